@@ -1,1 +1,1 @@
-"""Frozen values of the Kubernetes kinds that we own and of the slices of those that we read."""
+"""Frozen values of our own Kubernetes kinds, and of the parts that we read of other kinds."""

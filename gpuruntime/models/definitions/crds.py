@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of our kinds, made from the models."""
+"""The CustomResourceDefinitions of our kinds, generated from the models."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ CATEGORY: Final = "gpuruntime"
 
 @attrs.frozen
 class Column:
-    """A column of `kubectl get`; a wide one shows with `-o wide` only."""
+    """A column of `kubectl get`; a wide column is shown only with `-o wide`."""
 
     name: str
     path: str
@@ -31,7 +31,7 @@ class Column:
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """What a definition says of a kind besides its schema."""
+    """The parts of a kind's definition besides its schema."""
 
     resource: Resource[Any]
     short_name: str
@@ -85,12 +85,14 @@ def crds() -> tuple[JsonObject, ...]:
 
 
 def render() -> str:
-    """One YAML document a kind: the same text every time, for kubectl and for the repository."""
+    """Return one YAML document for each kind, always the same text, for kubectl and the
+    repository.
+    """
     return yaml.dump_all(crds(), Dumper=_Dumper, sort_keys=False, width=99)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Anchors are for writers: a reader of a definition wants every word in its place."""
+    """A dumper without anchors, so that readers of a definition find everything in its place."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True

@@ -1,7 +1,8 @@
 """The CEL rules of our kinds, each beside its Python twin.
 
-The API server of a cluster evaluates the text; the embedded one and the controllers the twin,
-found by the text in `TWINS`. What an empty text means to a rule, an absent member means too.
+The API server of a cluster evaluates the text. The embedded server and the controllers call the
+twin, which they find by the text in `TWINS`. To a rule, an absent member and an empty text are the
+same.
 """
 
 import re
@@ -19,8 +20,8 @@ PLATFORM_ENV: Final = ("SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT")
 DEFAULT_SOCKET: Final = "/tmp/serverless-framework/framework.sock"  # noqa: S108  # inside the Pod
 _KERNEL_PATHS = ("/dev", "/proc", "/sys")
 
-# A rule sees no more of the metadata than the name, so a derived name is told by its form: the
-# digest of an operationID, and what pools and functions append to name their units.
+# Of the metadata, a rule sees only the name, so it recognizes a derived name by its form: the
+# digest of an operationID, and the endings by which pools and functions name their units.
 _DERIVED = "op-[0-9a-f]{40}"
 _DERIVED_POOL = f"^{_DERIVED}$"
 _DERIVED_STORAGE = _DERIVED_POOL
@@ -53,7 +54,10 @@ def _reserved(derived: str) -> Rule:
 
 
 def _mendable_quantity(name: str) -> Rule:
-    """Absent takes the manager's default, so a quantity neither comes nor goes later."""
+    """Return a rule that lets a quantity change only if it was not valid.
+
+    An absent quantity takes the manager's default, so it cannot be added or removed later.
+    """
 
     def holds(self: Any, old_self: Any) -> bool:
         before = old_self.get(name, "")
@@ -73,7 +77,10 @@ def _mendable_quantity(name: str) -> Rule:
 
 
 def _text_of(holder: str, name: str) -> str:
-    """Not `.?name.orValue('')`, which hides the text's bound from the estimate of the cost."""
+    """Return an expression for the text of a member.
+
+    `.?name.orValue('')` would hide the bound of the text from the estimate of the rule's cost.
+    """
     return f"(has({holder}.{name}) ? {holder}.{name} : '')"
 
 
@@ -216,7 +223,7 @@ ONE_WORKER_FOR_STORAGE: Final = Rule(
 _SOCKET = (
     f"(has(self.serverless.framework) ? self.serverless.framework.socketPath : '{DEFAULT_SOCKET}')"
 )
-# The folder is a volume of its own, which the worker beside the user's container has as well.
+# The socket's folder is a volume of its own, which the worker's sidecar mounts as well.
 SOCKET_OFF_STORAGES: Final = Rule(
     text="!has(self.serverless) || !has(self.storageMounts) || "
     f"[{_SOCKET}.substring(0, {_SOCKET}.lastIndexOf('/') + 1)].all(folder, "

@@ -1,8 +1,8 @@
-"""Structural schemas from models: a field's type, and what its annotation adds to it.
+"""Structural schemas of models, derived from the types of fields and their annotations.
 
-`Annotated[str, Schema(maxLength=63)]` bounds a field or an item of a list, a `Rule` beside it
-judges it by CEL; rules over a whole object stand in its class as `RULES`. A default goes into
-the schema unless it says the same as an absent member: an empty text, None, an empty container.
+`Annotated[str, Schema(maxLength=63)]` bounds a field, or the items of a list. A `Rule` beside it
+judges the value by CEL; rules over a whole object are in its class as `RULES`. A default goes into
+the schema unless it means the same as an absent member: an empty text, None, an empty container.
 """
 
 import inspect
@@ -18,16 +18,16 @@ from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 
 Twin: TypeAlias = Callable[[Any, Any], bool]
-StructuralSchema: TypeAlias = dict[str, Any]  # plain JSON, read by its words
+StructuralSchema: TypeAlias = dict[str, Any]  # plain JSON, whose members are schema keywords
 
 _GIVEN: dict[object, StructuralSchema] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     datetime: {"type": "string", "format": "date-time"},
-    # The API server knows metadata; the name stands here for rules to point at it.
+    # The API server knows the metadata; the name is listed so that rules can point at it.
     ObjectMeta: {"type": "object", "properties": {"name": {"type": "string"}}},
-    # As Kubernetes bounds its own conditions.
+    # These are the bounds of Kubernetes' own conditions.
     Condition: {
         "type": "object",
         "required": ["type", "status", "reason", "message", "lastTransitionTime"],
@@ -45,7 +45,7 @@ _GIVEN: dict[object, StructuralSchema] = {
 
 @attrs.frozen(kw_only=True, slots=True)
 class Schema:
-    """The words of a structural schema that a Python type cannot say, under their own names."""
+    """The schema keywords that a Python type cannot express, under their own names."""
 
     description: str = ""
     minLength: int | None = None
@@ -71,10 +71,10 @@ class Schema:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Rule:
-    """A CEL rule and its Python twin: one verdict on the same JSON.
+    """A CEL rule and its Python twin, which give one verdict on the same JSON.
 
-    The twin takes self and oldSelf as plain JSON with the schema's defaults filled in; an absent
-    member is not in it. `field` is the path of the member at fault, below what the rule binds.
+    The twin takes self and oldSelf as plain JSON, with the schema's defaults filled in and absent
+    members left out. `field` is the path of the member at fault, below the object of the rule.
     """
 
     text: str
@@ -89,7 +89,7 @@ class Rule:
 
 
 def schema_of_kind(model: type) -> StructuralSchema:
-    """The schema of a whole object, as a definition holds it."""
+    """Return the schema of a whole object, as a definition contains it."""
     schema = _object(model)
     text = {"type": "string"}
     return schema | {"properties": {"apiVersion": text, "kind": text} | schema["properties"]}

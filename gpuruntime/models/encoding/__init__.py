@@ -1,1 +1,1 @@
-"""Bytes into values and back."""
+"""Conversion of bytes into values and back."""

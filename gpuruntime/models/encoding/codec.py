@@ -1,7 +1,7 @@
-"""Bytes to values and back: the only place where Kubernetes' JSON becomes ours.
+"""Conversion of bytes into values and back; only this module turns Kubernetes' JSON into ours.
 
 A JSON `null` reads as an absent member everywhere, as it does in the API server. That costs a
-second, slower decoding, and only for the objects whose types do not allow the null.
+second, slower decoding, but only for objects whose types do not allow the null.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 @attrs.define(slots=False, eq=False)
 class MalformedObjectError(GpuRuntimeError):
-    """These bytes are no JSON, or not the JSON of this type."""
+    """The bytes are not JSON, or not the JSON of this type."""
 
     type_name: str
     path: str
@@ -45,7 +45,7 @@ class MalformedObjectError(GpuRuntimeError):
 
 
 def decode(data: Data, model: type[T]) -> T:
-    """Raises MalformedObjectError; unknown members are skipped."""
+    """Decode the bytes and skip unknown members. Raise MalformedObjectError."""
     try:
         return _decoder(model).decode(data)
     except msgspec.ValidationError as error:
@@ -57,7 +57,7 @@ def decode(data: Data, model: type[T]) -> T:
 
 
 def decode_object(data: Data) -> JsonObject:
-    """Plain JSON, nulls and all; anything but an object is malformed."""
+    """Decode plain JSON with its nulls. Raise MalformedObjectError for anything but an object."""
     try:
         return _decoder(dict[str, Any]).decode(data)
     except _UNREADABLE as error:
@@ -65,17 +65,19 @@ def decode_object(data: Data) -> JsonObject:
 
 
 def encode(value: JsonValue) -> bytes:
-    """An attrs value goes through to_json first."""
+    """Encode plain JSON; call to_json first for an attrs value."""
     return _encoder.encode(value)
 
 
 def encode_canonical(value: JsonValue) -> bytes:
-    """Equal values give equal bytes, whatever the order of their members: for hashes."""
+    """Encode equal values as equal bytes, for hashes, whatever the order of their members."""
     return _canonical_encoder.encode(value)
 
 
 def to_json(value: object) -> JsonObject:
-    """An attrs value as a request body: no Nones, moments as the types of their fields ask."""
+    """Return an attrs value as a request body, without Nones; fields choose the form of
+    timestamps.
+    """
     model: type = type(value)
     members = (
         (name, _plain(getattr(value, name), is_micro=is_micro))
@@ -85,13 +87,15 @@ def to_json(value: object) -> JsonObject:
 
 
 def default_of(field: "attrs.Attribute[Any]") -> Any:
-    """For comparing only: what a factory makes is made anew each time."""
+    """Return the field's default, for comparison only, since a factory creates a new value each
+    time.
+    """
     default: Any = field.default
     return default.factory() if hasattr(default, "factory") else default
 
 
 def _plain(value: object, *, is_micro: bool = False) -> JsonValue:
-    if type(value) is str:  # most values are, and a pattern takes longer to say so
+    if type(value) is str:  # most values are texts, and a match takes longer
         return value
     match value:
         case Enum():
@@ -112,7 +116,7 @@ def _plain(value: object, *, is_micro: bool = False) -> JsonValue:
 
 @cache
 def _members(model: type) -> tuple[tuple[str, bool], ...]:
-    """The names, and which of them are a MicroTime."""
+    """Return the names of the members, and whether each is a MicroTime."""
     if not attrs.has(model):
         raise TypeError(f"{model.__name__} has no form in JSON: use an attrs value")
     return tuple(

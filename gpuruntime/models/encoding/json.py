@@ -1,4 +1,4 @@
-"""Plain JSON as types, and JSON that stays the bytes it came as."""
+"""Types of plain JSON, and JSON that is kept as the bytes it came as."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, Union
@@ -14,5 +14,7 @@ EMPTY_OBJECT: Final = msgspec.Raw(b"{}")
 
 
 def keep_bytes(value: object, name: str) -> None:
-    """For a model's `__attrs_post_init__`: own the bytes, else one part holds a whole page."""
+    """Copy the bytes in a model's `__attrs_post_init__`; a slice would keep a whole page in
+    memory.
+    """
     object.__setattr__(value, name, getattr(value, name).copy())

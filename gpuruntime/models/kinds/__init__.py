@@ -1,1 +1,1 @@
-"""Our own kinds, and the words that they use: phases, reasons, labels."""
+"""Our own kinds, with their phases, reasons and labels."""

@@ -1,4 +1,4 @@
-"""The envelope: what a unit holds of a node, compared by value."""
+"""The envelope is what a unit holds of a node; envelopes are compared by value."""
 
 from functools import lru_cache
 from typing import Protocol
@@ -9,7 +9,7 @@ from gpuruntime.models.kubernetes.quantities import InvalidQuantityError, Quanti
 
 
 class HasEnvelope(Protocol):
-    """A unit's spec, a pool's spec, and the requests that make them."""
+    """The specs of units and pools, and the requests that create them."""
 
     @property
     def cpu(self) -> str: ...
@@ -23,7 +23,9 @@ class HasEnvelope(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Envelope:
-    """`1Gi` equals `1024Mi`; a text that is no quantity equals only itself."""
+    """An envelope in which `1Gi` equals `1024Mi`. A text that is not a quantity equals only
+    itself.
+    """
 
     cpu: Quantity | str
     memory: Quantity | str
@@ -31,7 +33,9 @@ class Envelope:
     gpuProduct: str
 
     def may_equal(self, other: "Envelope") -> bool:
-        """What one of them leaves open is a default that only the manager knows."""
+        """Return whether the envelopes may be equal; only the manager knows the default of an open
+        member.
+        """
         mine, theirs = attrs.astuple(self, recurse=False), attrs.astuple(other, recurse=False)
         return all(a == b or "" in (a, b) for a, b in zip(mine, theirs, strict=True))
 

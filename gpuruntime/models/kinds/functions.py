@@ -1,4 +1,4 @@
-"""The serverless part of a unit: which function it declares or works for, and how that stands."""
+"""The serverless part of a unit: the function that it declares or works for, and its status."""
 
 from typing import Annotated, ClassVar, Final
 
@@ -15,7 +15,7 @@ _DAY_SECONDS = 86_400
 
 @attrs.frozen(kw_only=True, slots=True)
 class Framework:
-    """Where the user's container listens and what it answers there."""
+    """The socket on which the user's container listens, and the paths that it answers."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (FREE_SOCKET_PATH,)
 
@@ -26,7 +26,7 @@ class Framework:
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkerOf:
-    """The unit that declares the function; set by the platform on the workers it makes."""
+    """The unit that declares the function. The platform sets it on the workers that it creates."""
 
     name: Name
     uid: UID
@@ -34,7 +34,7 @@ class WorkerOf:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Serverless:
-    """A function: the unit that declares it is a template only, its workers are other units."""
+    """A function. The unit that declares it is only a template; its workers are other units."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (WORKER_RANGE,)
 
@@ -43,10 +43,11 @@ class Serverless:
     maxWorkers: Annotated[int, Schema(minimum=1, maximum=MOST_WORKERS)] = 10
     idleTimeoutSeconds: Annotated[int, Schema(minimum=0, maximum=7 * _DAY_SECONDS)] = 300
     concurrency: Annotated[
-        int, Schema(minimum=1, maximum=1000, description="Calls at a time in one worker.")
+        int, Schema(minimum=1, maximum=1000, description="Concurrent calls in one worker.")
     ] = 1
     timeoutSeconds: Annotated[
-        int, Schema(minimum=1, maximum=_DAY_SECONDS, description="Bounds one attempt.")
+        int,
+        Schema(minimum=1, maximum=_DAY_SECONDS, description="The longest time of one attempt."),
     ] = 300
     maxAttempts: Annotated[int, Schema(minimum=1, maximum=100)] = 5
     framework: Framework = Framework()
@@ -67,6 +68,6 @@ class ServerlessStatus:
 
 
 def worker_name(template: str, number: int) -> str:
-    """Of a worker's unit: long templates are cut, so that the number always shows."""
+    """Return the name of a worker's unit; a long template name is cut, and the number kept."""
     suffix = f"-w-{number}"
     return cut_with_hash(template, longest=LONGEST_LABEL - len(suffix)) + suffix

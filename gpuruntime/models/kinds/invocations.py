@@ -1,4 +1,4 @@
-"""Invocations in words: how they are asked for, how they stand, and why they fail."""
+"""The modes, states and failures of invocations."""
 
 from enum import StrEnum
 

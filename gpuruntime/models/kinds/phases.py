@@ -1,4 +1,4 @@
-"""Phases in one word, derived from conditions; nothing is ever decided by a phase."""
+"""Phases summarize conditions in one word; no decision ever depends on a phase."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -28,7 +28,7 @@ class StoragePhase(StrEnum):
 
 
 class StepPhase(StrEnum):
-    """How far a prepare or a recovery is; the empty text means that none was asked for."""
+    """The progress of a prepare or a recovery; an empty text means that none was requested."""
 
     PENDING = "Pending"
     RUNNING = "Running"

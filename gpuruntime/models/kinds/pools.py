@@ -1,4 +1,4 @@
-"""StockPool: the durable record of which stock should exist."""
+"""A StockPool is the durable record of the stock that should exist."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
@@ -20,9 +20,9 @@ MOST_REPLICAS: Final = 10_000
 
 
 class Refill(StrEnum):
-    # Keeps `replicas` unclaimed units there.
+    # Keep `replicas` unclaimed units in existence.
     ALWAYS = "Always"
-    # Makes `replicas` units once, in all, ever.
+    # Create `replicas` units in total, and none again.
     NEVER = "Never"
 
 
@@ -34,25 +34,25 @@ class StockPoolSpec:
 
     specName: Annotated[SpecName, rules.IMMUTABLE]
     cpu: Annotated[
-        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+        QuantityText, Schema(description="Request and limit; the manager's default if absent.")
     ] = ""
     memory: Annotated[
-        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+        QuantityText, Schema(description="Request and limit; the manager's default if absent.")
     ] = ""
     gpu: Annotated[int, Schema(minimum=0, maximum=MOST_GPUS), rules.IMMUTABLE] = 0
     gpuProduct: Annotated[
-        LabelValue, Schema(description="The node label nvidia.com/gpu.product; absent, any.")
+        LabelValue, Schema(description="The node label nvidia.com/gpu.product; any if absent.")
     ] = ""
     replicas: Annotated[int, Schema(minimum=0, maximum=MOST_REPLICAS)]
     refill: Annotated[
         str,
         Schema(
             enum=tuple(Refill),
-            description="Always keeps replicas unclaimed units; Never makes replicas units, once.",
+            description="Always keeps replicas unclaimed units; Never creates them once.",
         ),
     ] = Refill.ALWAYS
     image: Annotated[
-        Image, Schema(description="What stock Pods run, so that the node has it before a claim.")
+        Image, Schema(description="The image of stock Pods, so that nodes have it before a claim.")
     ] = ""
     template: Template = Template()
 
@@ -65,14 +65,14 @@ class StockPoolStatus:
     progressing: int = 0
     failed: int = 0
     seeded: Annotated[int, Schema(description="The highest ordinal ever created.")] = 0
-    consumed: Annotated[int, Schema(description="Seeded units that are no more.")] = 0
+    consumed: Annotated[int, Schema(description="Seeded units that no longer exist.")] = 0
     observedGeneration: int = 0
     conditions: Annotated[tuple[Condition, ...], Schema(maxItems=16, listMapKey="type")] = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class StockPool:
-    """Which stock should exist: so many units of one envelope, kept there or made once."""
+    """The stock that should exist: a number of units of one envelope, kept up or created once."""
 
     RULES: ClassVar[tuple[Rule, ...]] = rules.POOL_NAME
 

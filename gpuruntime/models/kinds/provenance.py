@@ -1,4 +1,4 @@
-"""Whose a unit is: what its labels and annotations say of operation, claim, source and pool."""
+"""The provenance of units: their operation, claim, source and pool, read from their metadata."""
 
 from datetime import datetime
 from typing import Final
@@ -23,7 +23,7 @@ CLAIM_MARKS: Final = (
 
 
 def operation_of(value: KubernetesObject) -> str:
-    """Empty for what nobody made through an operation, such as by kubectl."""
+    """Return the operationID, or an empty string if no operation created the object."""
     return value.metadata.annotations.get(labels.OPERATION_ID, "")
 
 
@@ -36,7 +36,7 @@ def source_uid_of(unit: GPUUnit) -> str:
 
 
 def source_pool_uid_of(unit: GPUUnit) -> str:
-    """Of the pool that made the unit's stock; empty where nobody noted it."""
+    """Return the uid of the pool that created the unit's stock, or an empty string if unknown."""
     return unit.metadata.annotations.get(labels.SOURCE_POOL_UID, "")
 
 
@@ -53,12 +53,12 @@ def attempt_of(stock: GPUUnit) -> str:
 
 
 def claimed_at(stock: GPUUnit) -> datetime | None:
-    """By the clock of whoever made the claim; None where there is no such moment."""
+    """Return the time of the claim by the claimant's clock, or None if it cannot be read."""
     return moment_of(stock.metadata.annotations.get(labels.CLAIMED_AT, ""))
 
 
 def accepted_at(unit: GPUUnit) -> datetime | None:
-    """When the request that made it was accepted; None where there is no such moment."""
+    """Return when the unit's request was accepted, or None if that cannot be read."""
     return moment_of(unit.metadata.annotations.get(labels.ACCEPTED_AT, ""))
 
 
@@ -67,7 +67,7 @@ def is_claimed(stock: GPUUnit) -> bool:
 
 
 def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
-    """What bears the name that the claim names, if anything does, lives from another stock."""
+    """Return whether the claimant does not exist, or does not live from this stock."""
     return claimant is None or (
         operation_of(claimant) != operation_of(stock)
         or source_uid_of(claimant) != stock.metadata.uid
@@ -75,7 +75,7 @@ def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
 
 
 def seniority(value: KubernetesObject) -> tuple[float, str]:
-    """The lowest goes first where only one can: the oldest."""
+    """Return a sort key that puts the oldest object first."""
     created = value.metadata.creationTimestamp
     return (created.timestamp() if created else 0.0, value.metadata.uid)
 
@@ -89,7 +89,7 @@ def is_ready(unit: GPUUnit) -> bool:
 
 
 def is_free(stock: GPUUnit) -> bool:
-    """Ready for a claim, as far as the object itself can tell."""
+    """Return whether the stock can be claimed, as far as the object itself shows."""
     return is_ready(stock) and not is_claimed(stock) and not is_terminating(stock)
 
 
@@ -98,7 +98,9 @@ def is_of(value: KubernetesObject, operation_id: str, request_hash: str) -> bool
 
 
 def pool_of(stock: GPUUnit) -> str:
-    """The name of the pool that made it; empty for stock that somebody made by hand."""
+    """Return the name of the pool that created the stock, or an empty string for stock made by
+    hand.
+    """
     return stock.metadata.labels.get(labels.POOL, "") if _is_made(stock) else ""
 
 
@@ -107,25 +109,25 @@ def is_of_pool(stock: GPUUnit, pool: StockPool) -> bool:
 
 
 def is_orphaned(stock: GPUUnit) -> bool:
-    """Of a unit whose pool is gone: unclaimed, nobody would ever count it."""
+    """Return whether stock is left over if its pool is gone: created by a pool and unclaimed."""
     return _is_made(stock) and not is_claimed(stock)
 
 
 def ordinal_of(stock: GPUUnit) -> int:
-    """0 for a stock unit that no pool made."""
+    """Return the ordinal of a stock unit, or 0 if no pool created it."""
     pool, _, ordinal = stock.metadata.name.rpartition("-")
     is_made = stock.metadata.labels.get(labels.POOL) == pool
     return _ordinal_in(ordinal) if is_made else 0
 
 
 def source_ordinal(unit: GPUUnit) -> int:
-    """The ordinal of the stock that an active unit names; 0 for none."""
+    """Return the ordinal of the stock that an active unit names, or 0."""
     source = source_of(unit)
     return _ordinal_in(source.name.rpartition("-")[2]) if source else 0
 
 
 def source_marks(stock: GPUUnit) -> dict[str, str]:
-    """The annotations of a unit that took the claimed stock."""
+    """Return the annotations of a unit that takes the claimed stock."""
     marks = stock.metadata.annotations
     pool_uid = marks.get(labels.POOL_UID, "")
     return {
@@ -139,13 +141,13 @@ def source_marks(stock: GPUUnit) -> dict[str, str]:
 def claim_marks(
     *, claimant: Key, attempt: str, operation_id: str, request_hash: str, claimed_at: datetime
 ) -> JsonObject:
-    """A merge patch that marks a stock unit as claimed, or as claimed anew."""
+    """Return a merge patch that marks a stock unit as claimed, or re-stamps its claim."""
     written = (str(claimant), attempt, operation_id, request_hash, rfc3339_micro(claimed_at))
     return {"metadata": {"annotations": dict(zip(CLAIM_MARKS, written, strict=True))}}
 
 
 def no_claim_marks() -> JsonObject:
-    """A merge patch that makes a stock unit free again."""
+    """Return a merge patch that makes a stock unit free again."""
     return {"metadata": {"annotations": dict.fromkeys(CLAIM_MARKS)}}
 
 
@@ -154,12 +156,17 @@ def _is_made(stock: GPUUnit) -> bool:
 
 
 def _ordinal_in(text: str) -> int:
-    """Anybody may write a name: one with more digits than a pool has room for ends in none."""
+    """Return the number, or 0 if it is none or has more digits than a pool's ordinals can have.
+
+    Names may be written by hand, so the number may be of any length.
+    """
     is_one = len(text) <= LONGEST_ORDINAL and text.isascii() and text.isdecimal()
     return int(text) if is_one else 0
 
 
 def _key(text: str) -> Key | None:
-    """Of two labels, or none: a key becomes the path of a request."""
+    """Return the key if both parts are DNS labels, else None, as a key becomes the path of a
+    request.
+    """
     namespace, _, name = text.partition("/")
     return Key(namespace, name) if is_dns_label(namespace) and is_dns_label(name) else None

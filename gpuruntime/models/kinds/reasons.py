@@ -1,12 +1,12 @@
-"""Why a condition is as it is: every reason that we write, with the sentence that defines it."""
+"""The types and reasons of our conditions, each with the sentence that defines it."""
 
 from enum import StrEnum
 
 
 class ConditionType(StrEnum):
-    # The object is as its spec asks; of an active unit with ports, it can be reached.
+    # The object is as its spec asks; an active unit with ports can also be reached.
     READY = "Ready"
-    # The volume of a storage was filled as its prepare asks, or nothing was asked for.
+    # The volume of a storage was filled as its prepare asks, or no prepare was requested.
     PREPARED = "Prepared"
     # The files of a storage can be reached through its accessor.
     ACCESSOR_READY = "AccessorReady"
@@ -17,60 +17,60 @@ class ConditionType(StrEnum):
 
 
 class UnitReason(StrEnum):
-    """Reasons of a unit's condition Ready; the first two come with the status True."""
+    """Reasons of a unit's condition Ready; the first two have the status True."""
 
     # The Deployment's one Pod is ready.
     DEPLOYMENT_READY = "DeploymentReady"
-    # The unit declares a function that can be called; whether by now, ServerlessReady tells.
+    # The unit declares a function that can be called; ServerlessReady reports on its workers.
     FUNCTION_DECLARED = "FunctionDeclared"
-    # The children are in place and the Pod is on its way, as far as anyone can tell.
+    # The children exist and the Pod is starting, as far as the manager can see.
     DEPLOYMENT_PROGRESSING = "DeploymentProgressing"
-    # The spec asks for no Pod, and none is left: suspended.
+    # The unit is suspended: the spec asks for no Pod, and none is left.
     SCALED_TO_ZERO = "ScaledToZero"
-    # A field of the spec cannot be carried out; the message names it. Waits for a new spec.
+    # A field of the spec is not usable; the message names it. The unit waits for a new spec.
     INVALID_SPEC = "InvalidSpec"
-    # A container cannot start or keeps ending; the message carries its own words.
+    # A container cannot start or terminates repeatedly; the message is the container's.
     POD_STARTUP_FAILED = "PodStartupFailed"
-    # No node takes the Pod; the message carries the scheduler's words.
+    # No node accepts the Pod; the message is the scheduler's.
     POD_UNSCHEDULABLE = "PodUnschedulable"
     # The Pod's state could not be read.
     POD_STATUS_SYNC_FAILED = "PodStatusSyncFailed"
-    # The Service could not be written, or the one of its name has another owner.
+    # The Service could not be written, or the Service of that name has another owner.
     SERVICE_SYNC_FAILED = "ServiceSyncFailed"
-    # The Deployment could not be written, or the one of its name has another owner.
+    # The Deployment could not be written, or the Deployment of that name has another owner.
     DEPLOYMENT_SYNC_FAILED = "DeploymentSyncFailed"
-    # The NetworkPolicy could not be written, or the one of its name has another owner.
+    # The NetworkPolicy could not be written, or the policy of that name has another owner.
     NETWORK_POLICY_SYNC_FAILED = "NetworkPolicySyncFailed"
-    # A storage is not there yet, not prepared, or held by another unit. Waits for it.
+    # A storage does not exist, is not prepared, or is held by another unit. The unit waits for it.
     STORAGE_NOT_READY = "StorageNotReady"
-    # The storage mounts contradict each other or the unit. Waits for a new spec.
+    # The storage mounts contradict each other or the unit. The unit waits for a new spec.
     STORAGE_MOUNT_INVALID = "StorageMountInvalid"
-    # The function cannot be declared like this, or an older unit owns its requestID.
+    # The declaration of the function is not usable, or an older unit owns its requestID.
     SERVERLESS_CONFIG_INVALID = "ServerlessConfigInvalid"
-    # The manager's configuration names no broker, so no function can be called. Waits for one.
+    # The manager's configuration names no broker, so no function can be called.
     QUEUE_UNKNOWN = "QueueUnknown"
-    # What a worker is told, or how it logs in at the broker, could not be written.
+    # The worker's configuration, or its login at the broker, could not be written.
     WORKER_SYNC_FAILED = "WorkerSyncFailed"
     # Another unit of the same operation goes first; this one never starts.
     OPERATION_CONFLICT = "OperationConflict"
-    # The stock that the unit names went elsewhere; the manager claims another for it.
+    # The unit has lost the stock that it names; the manager claims other stock for it.
     CLAIM_LOST = "ClaimLost"
 
 
 class PoolReason(StrEnum):
     """Reasons of a pool's condition Ready."""
 
-    # Every unit that the pool keeps or still has is ready. The only reason with the status True.
+    # Every unit that the pool keeps or still has is ready. Only this reason has the status True.
     STOCK_READY = "StockReady"
-    # Units are being made, or made and not yet ready.
+    # Units are being created, or are not ready yet.
     STOCK_PROGRESSING = "StockProgressing"
-    # No unit is there and none will come: all were consumed, or none was asked for.
+    # No unit exists and none will be created: all were consumed, or none was requested.
     STOCK_CONSUMED = "StockConsumed"
-    # Units cannot start; the message carries the words of one. They are held and retried slowly.
+    # Units cannot start; the message is from one of them. They are kept and retried slowly.
     STOCK_FAILED = "StockFailed"
-    # A unit could not be written or removed.
+    # A unit could not be written or deleted.
     STOCK_SYNC_FAILED = "StockSyncFailed"
-    # A field of the spec cannot be carried out; the message names it. Waits for a new spec.
+    # A field of the spec is not usable; the message names it. The pool waits for a new spec.
     INVALID_SPEC = "InvalidSpec"
     # Another pool gives the same specName another envelope; this one seeds nothing.
     SPEC_CONFLICT = "SpecConflict"
@@ -79,67 +79,68 @@ class PoolReason(StrEnum):
 class StorageReason(StrEnum):
     """Reasons of a storage's conditions."""
 
-    # The volume is bound and prepared: a unit may mount it. Of Ready, with the status True.
+    # Ready, status True: the volume is bound and prepared, so a unit may mount it.
     VOLUME_READY = "VolumeReady"
-    # As before, but smaller than asked for: the class does not let volumes grow. Ready is True.
+    # Ready, status True: as above, but smaller than requested, since the class allows no growth.
     EXPANSION_REFUSED = "ExpansionRefused"
-    # The volume is being made, or waits for the first Pod that mounts it.
+    # The volume is being created, or waits for the first Pod that mounts it.
     VOLUME_PENDING = "VolumePending"
-    # The volume is gone for good, and what was on it too.
+    # The volume is lost for good, with everything on it.
     VOLUME_LOST = "VolumeLost"
-    # The claim, or the storage itself, is being deleted: the volume goes with its last Pod.
+    # The claim or the storage is being deleted; the volume is deleted with its last Pod.
     VOLUME_ENDING = "VolumeEnding"
-    # The claim could not be written, or the one of its name has another owner.
+    # The claim could not be written, or the claim of that name has another owner.
     VOLUME_SYNC_FAILED = "VolumeSyncFailed"
-    # The NetworkPolicy could not be written: nothing fills the volume without one.
+    # The NetworkPolicy could not be written, and the volume is not filled without one.
     NETWORK_POLICY_SYNC_FAILED = "NetworkPolicySyncFailed"
-    # A field of the spec cannot be carried out; the message names it. Waits for a new spec.
+    # A field of the spec is not usable; the message names it. The storage waits for a new spec.
     INVALID_SPEC = "InvalidSpec"
-    # Nobody asked for anything to be put on the volume. Of Prepared, with the status True.
+    # Prepared, status True: no prepare was requested.
     NOTHING_TO_PREPARE = "NothingToPrepare"
-    # The prepare ended well. Of Prepared, with the status True.
+    # Prepared, status True: the prepare has succeeded.
     PREPARE_SUCCEEDED = "PrepareSucceeded"
-    # The prepare runs, or is about to.
+    # The prepare is running or about to run.
     PREPARE_PROGRESSING = "PrepareProgressing"
-    # The Job that fills the volume could not be made, or the one of its name has another owner.
+    # The Job that fills the volume could not be created, or the Job of that name has another
+    # owner.
     PREPARE_SYNC_FAILED = "PrepareSyncFailed"
-    # The storage to copy from is not ready yet. Waits for it.
+    # The storage to copy from is not ready yet. The prepare waits for it.
     SOURCE_NOT_READY = "SourceNotReady"
-    # The prepare failed, and stays so until somebody asks to recover; the Pod's own words.
+    # The prepare has failed, until a recovery is requested; the message is the Pod's.
     PREPARE_FAILED = "PrepareFailed"
-    # The accessor's Pod is ready. Of AccessorReady, with the status True.
+    # AccessorReady, status True: the accessor's Pod is ready.
     ACCESSOR_SERVING = "AccessorServing"
-    # Nobody asked for an accessor.
+    # No accessor was requested.
     ACCESSOR_OFF = "AccessorOff"
-    # The accessor is on its way, or waits for the volume.
+    # The accessor is starting, or waits for the volume.
     ACCESSOR_PROGRESSING = "AccessorProgressing"
-    # The accessor's Pod cannot start; the message carries its own words.
+    # The accessor's Pod cannot start; the message is the Pod's.
     ACCESSOR_FAILED = "AccessorFailed"
 
 
 class MountReason(StrEnum):
     """Reasons of a unit's condition StorageReady."""
 
-    # Every storage is ready, and held by this unit. The only reason with the status True.
+    # Every storage is ready and held by this unit. Only this reason has the status True.
     STORAGES_HELD = "StoragesHeld"
-    # A storage does not exist. Waits for it.
+    # A storage does not exist. The unit waits for it.
     STORAGE_MISSING = "StorageMissing"
-    # A storage is being made or filled. Waits for it.
+    # A storage is being created or filled. The unit waits for it.
     STORAGE_NOT_READY = "StorageNotReady"
-    # A storage failed; the message carries its own words. Waits for somebody to mend it.
+    # A storage has failed; the message is the storage's. The unit waits until it is repaired.
     STORAGE_FAILED = "StorageFailed"
-    # Another unit holds a storage, or is before this one. Waits for its turn.
+    # Another unit holds a storage, or is earlier in the line. The unit waits for its turn.
     STORAGE_HELD = "StorageHeldElsewhere"
 
 
 class FunctionReason(StrEnum):
     """Reasons of a unit's condition ServerlessReady."""
 
-    # As many workers are ready as are needed now, perhaps none. The only one with the status True.
+    # As many workers are ready as are needed now, perhaps none. Only this one has the status True.
     WORKERS_READY = "WorkersReady"
-    # Workers are on their way, or cannot be had; the message says why.
+    # Workers are starting or unavailable; the message says why.
     WORKERS_MISSING = "WorkersMissing"
-    # Nobody has looked yet at how many workers are needed: that is what the activator does.
+    # The activator has not decided yet how many workers are needed.
     NOT_SCALED_YET = "NotScaledYet"
-    # The function cannot be called; the message is that of Ready.
+    # The function cannot be called; Ready has the same message.
     NOT_DECLARED = "NotDeclared"

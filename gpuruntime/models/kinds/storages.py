@@ -1,4 +1,4 @@
-"""GPUStorage: a volume that outlives the units that mount it, one at a time."""
+"""A GPUStorage is a volume that outlives the units that mount it, one at a time."""
 
 import hashlib
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.names import cut_with_hash
 from gpuruntime.models.kubernetes.resources import Resource
 
-# Asks to run a failed prepare again; its value, new every time, is part of the Job's name.
+# Requests another run of a failed prepare. Its value is new each time, and part of the Job's name.
 RECOVER: Final = f"{GROUP}/recover"
 FINALIZER: Final = f"{GROUP}/mounted"
 DIGEST_LENGTH: Final = 8
@@ -34,7 +34,7 @@ DIGEST_LENGTH: Final = 8
 
 @attrs.frozen(kw_only=True, slots=True)
 class Prepare:
-    """What fills the volume once, before anybody mounts it: a command, or another storage."""
+    """Fills the volume once, before a unit mounts it, by a command or from another storage."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         rules.ONE_SOURCE,
@@ -65,10 +65,10 @@ class GPUStorageSpec:
     RULES: ClassVar[tuple[Rule, ...]] = (rules.NEVER_SHRINKS, rules.FIXED_CLASS)
 
     size: Annotated[
-        QuantityText, Schema(description="May grow where the class allows it; never shrinks.")
+        QuantityText, Schema(description="May grow if the class allows it; never shrinks.")
     ]
     storageClassName: Annotated[
-        ClassName, Schema(description="Absent, the cluster's default class.")
+        ClassName, Schema(description="The cluster's default class if absent.")
     ] = ""
     prepare: Prepare | None = None
     accessor: Accessor = Accessor()
@@ -76,7 +76,7 @@ class GPUStorageSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Holder:
-    """The one unit that may mount the storage, until its Pods are gone."""
+    """The only unit that may mount the storage, until its Pods are gone."""
 
     name: Name
     uid: UID
@@ -84,7 +84,7 @@ class Holder:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PrepareStatus:
-    """`observedDigest` names the prepare that ran, or runs: it never runs again by itself."""
+    """`observedDigest` names the prepare that runs or has run; it never runs again by itself."""
 
     phase: Annotated[str, Schema(enum=("", *StepPhase))] = ""
     jobName: Annotated[str, Schema(maxLength=63)] = ""
@@ -135,12 +135,12 @@ GPU_STORAGES: Final = Resource(
 
 
 def accessor_name(storage: str) -> str:
-    """Of the Deployment and the Service."""
+    """Return the name of the accessor's Deployment and Service."""
     return cut_with_hash(f"storage-accessor-{storage}")
 
 
 def prepare_name(storage: str, digest: str) -> str:
-    """The digest stays whole: it tells one run from another."""
+    """Return the name of the Job; the digest is never cut, since it distinguishes the runs."""
     ending = f"-{digest}"
     return cut_with_hash(f"storage-prepare-{storage}", longest=63 - len(ending)) + ending
 
@@ -150,13 +150,15 @@ def prepare_policy_name(storage: str) -> str:
 
 
 def prepare_digest(storage: GPUStorage) -> str:
-    """Names one run: of this prepare, as often as somebody asked to recover it."""
+    """Return the digest of one run, which changes with the prepare and with each recovery."""
     asked = codec.to_json(storage.spec.prepare) if storage.spec.prepare else {}
     return _digest(codec.encode_canonical(asked)) + _recovery(storage)
 
 
 def asks_to_recover(storage: GPUStorage) -> bool:
-    """Since the run that failed; a prepare that is merely another one asks for nothing."""
+    """Return whether a recovery was requested since the failed run; a changed prepare is no
+    request.
+    """
     prepare = storage.status.prepare
     is_asked = RECOVER in storage.metadata.annotations
     is_new = not prepare.observedDigest.endswith(_recovery(storage))
@@ -164,7 +166,7 @@ def asks_to_recover(storage: GPUStorage) -> bool:
 
 
 def awaited(storage: GPUStorage) -> Prepare | None:
-    """What has yet to fill it: once that was done, it depends on nothing any more."""
+    """Return the prepare that has yet to succeed, or None; a filled storage depends on nothing."""
     is_filled = storage.status.prepare.phase == StepPhase.SUCCEEDED
     return None if is_filled else storage.spec.prepare
 
@@ -172,9 +174,9 @@ def awaited(storage: GPUStorage) -> Prepare | None:
 def circle_of_copies(
     name: str, prepare: Prepare | None, stored: Callable[[str], GPUStorage | None]
 ) -> tuple[str, ...]:
-    """From this storage on to the one that comes twice: they would wait for each other for ever.
+    """Return the chain of copies from this storage to the name that occurs twice, or nothing.
 
-    Empty where there is none.
+    Storages in such a cycle would wait for each other forever.
     """
     chain = [name]
     while prepare is not None and prepare.fromStorageName:
@@ -188,7 +190,7 @@ def circle_of_copies(
 
 
 def source_in_use(storage: GPUStorage) -> str:
-    """The storage that fills it now, or is about to; empty where none does."""
+    """Return the name of the storage that fills this one now or soon, or an empty string."""
     prepare = storage.spec.prepare
     runs = storage.status.prepare.phase in (StepPhase.PENDING, StepPhase.RUNNING)
     return prepare.fromStorageName if prepare is not None and runs else ""

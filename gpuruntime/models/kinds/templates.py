@@ -1,4 +1,4 @@
-"""What a unit's container runs: the part of a spec that units and pools share."""
+"""The template is the part of a spec that units and pools share: what the container runs."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -38,11 +38,11 @@ class Port:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Template:
-    """What the container runs; whatever is absent is as the image says."""
+    """The process of the container. Absent members are as the image defines them."""
 
     command: Annotated[tuple[Argument, ...], Schema(maxItems=128)] = ()
     args: Annotated[tuple[Argument, ...], Schema(maxItems=256)] = ()
-    # At 256 comparing the longest names costs more than an API server spends on one rule.
+    # With 256 items, comparing the longest names exceeds the API server's budget for one rule.
     envs: Annotated[tuple[EnvVar, ...], Schema(maxItems=128), UNIQUE_ENV_NAMES] = ()
     ports: Annotated[
         tuple[Port, ...], Schema(maxItems=32), UNIQUE_PORT_NAMES, UNIQUE_PORT_NUMBERS

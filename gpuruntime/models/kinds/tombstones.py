@@ -1,6 +1,6 @@
-"""What a tombstone says: which operation has ended, and which objects of it were deleted.
+"""A tombstone records which operation has ended, and which of its objects were deleted.
 
-Several objects may have carried one operationID (one of them lost a conflict): each has its own
+Several objects may have had one operationID, if one of them lost a conflict. Each has its own
 entry.
 """
 
@@ -25,7 +25,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 @attrs.frozen(kw_only=True, slots=True)
 class Buried:
-    """The object that ended: another one of its operation and name must not start."""
+    """A deleted object; another object of its operation and name must not start."""
 
     kind: str
     namespace: str
@@ -44,14 +44,16 @@ class Tombstone:
         return any(each.uid == value.metadata.uid for each in self.buried)
 
     def forbids(self, value: KubernetesObject) -> bool:
-        """Whether a later object of the operation took the name of one that was deleted."""
+        """Return whether the object is a later one that took the name of a deleted object."""
         metadata = value.metadata
         same_name = [each for each in self.buried if each.name == metadata.name]
         return bool(same_name) and all(each.uid != metadata.uid for each in same_name)
 
 
 def tombstone_of(config_map: ConfigMap) -> Tombstone:
-    """Its being there ends the operation, whatever somebody may have written over it."""
+    """Return the tombstone in the ConfigMap; it ends the operation even if its data was
+    overwritten.
+    """
     return Tombstone(
         operation_id=provenance.operation_of(config_map),
         expires_at=_expiry_of(config_map),
@@ -66,5 +68,7 @@ def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
 
 
 def _expiry_of(config_map: ConfigMap) -> datetime:
-    """One whose date was lost stays for ever rather than be forgotten early."""
+    """Return the expiry, or the end of time if it is unreadable, so that nothing is forgotten
+    early.
+    """
     return moment_of(config_map.metadata.annotations.get(EXPIRES_AT, "")) or _NEVER

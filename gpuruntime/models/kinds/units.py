@@ -1,4 +1,4 @@
-"""GPUUnit: one runtime with a fixed envelope, held in stock or serving somebody."""
+"""A GPUUnit is one runtime with a fixed envelope, held in stock or active for a caller."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -39,24 +39,24 @@ class Readiness(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Access:
-    """How an active unit with ports is reached."""
+    """The access to an active unit with ports."""
 
     primaryPort: Annotated[
-        str, Schema(maxLength=15, description="A port's name; absent, it is the first port.")
+        str, Schema(maxLength=15, description="The name of a port; the first port if absent.")
     ] = ""
     scheme: Scheme = "http"
     readiness: Annotated[
         str,
         Schema(
             enum=tuple(Readiness),
-            description="tcp: Ready waits until the primary port takes connections.",
+            description="tcp: Ready waits until the primary port accepts connections.",
         ),
     ] = Readiness.TCP
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageMount:
-    """A GPUStorage of the same namespace, and where the container sees it."""
+    """A GPUStorage of the same namespace, and its path in the container."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (rules.PLAIN_MOUNT_PATH, rules.FREE_MOUNT_PATH)
 
@@ -80,14 +80,14 @@ class GPUUnitSpec:
     specName: Annotated[SpecName, rules.IMMUTABLE]
     image: Image = ""
     cpu: Annotated[
-        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+        QuantityText, Schema(description="Request and limit; the manager's default if absent.")
     ] = ""
     memory: Annotated[
-        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+        QuantityText, Schema(description="Request and limit; the manager's default if absent.")
     ] = ""
     gpu: Annotated[int, Schema(minimum=0, maximum=MOST_GPUS), rules.IMMUTABLE] = 0
     gpuProduct: Annotated[
-        LabelValue, Schema(description="The node label nvidia.com/gpu.product; absent, any.")
+        LabelValue, Schema(description="The node label nvidia.com/gpu.product; any if absent.")
     ] = ""
     template: Template = Template()
     access: Access = Access()
@@ -100,12 +100,14 @@ class GPUUnitSpec:
     ] = ()
     serverless: Serverless | None = None
     suspended: Annotated[
-        bool, Schema(description="No Pod runs, and the unit keeps its storage and its name.")
+        bool, Schema(description="If true, no Pod runs; the unit keeps its storage and its name.")
     ] = False
 
     @property
     def is_function_template(self) -> bool:
-        """It runs no Pod itself: its workers are other units."""
+        """Return whether the unit declares a function; then it runs no Pod, and its workers are
+        other units.
+        """
         return self.serverless is not None and self.serverless.workerOf is None
 
     @property
@@ -115,7 +117,7 @@ class GPUUnitSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Timeline:
-    """When the unit came how far; acceptedAt and claimedAt are moments of the API's clock."""
+    """The time of each step of the unit; acceptedAt and claimedAt are by the API's clock."""
 
     acceptedAt: MicroTime | None = None
     claimedAt: MicroTime | None = None
@@ -140,7 +142,7 @@ class GPUUnitStatus:
 
 @attrs.frozen(kw_only=True, slots=True)
 class GPUUnit:
-    """One runtime with a fixed envelope: in the stock namespace a reservation, else a user's."""
+    """A runtime with a fixed envelope: a reservation in the stock namespace, else a user's."""
 
     RULES: ClassVar[tuple[Rule, ...]] = rules.UNIT_NAME
 
@@ -155,5 +157,5 @@ GPU_UNITS: Final = Resource(
 
 
 def child_key(unit: GPUUnit) -> Key:
-    """All children of a unit share one name, of a DNS label's length."""
+    """Return the key that all children of the unit share, at most as long as a DNS label."""
     return Key(unit.metadata.namespace, cut_with_hash(f"{CHILD_PREFIX}{unit.metadata.name}"))

@@ -1,1 +1,1 @@
-"""The slices of Kubernetes' own kinds that we read, and its grammars."""
+"""The parts of Kubernetes' own kinds that we read, and the grammars of Kubernetes."""

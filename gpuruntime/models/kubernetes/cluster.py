@@ -1,4 +1,4 @@
-"""What a cluster brings along: nodes, priorities, leases, and events about anything."""
+"""Objects of the cluster itself, such as nodes, quotas, priorities, leases and Events."""
 
 from datetime import datetime
 from typing import Final
@@ -18,7 +18,7 @@ class NodeSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeStatus:
-    """Quantities as the node's kubelet writes them, by resource name."""
+    """Quantities by resource name, as the node's kubelet writes them."""
 
     capacity: dict[str, str] = attrs.field(factory=dict)
     allocatable: dict[str, str] = attrs.field(factory=dict)
@@ -39,7 +39,7 @@ class Node:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ResourceQuotaStatus:
-    """Quantities by resource name: `hard` bounds what `used` sums up."""
+    """Quantities by resource name; `hard` bounds the totals in `used`."""
 
     hard: dict[str, str] = attrs.field(factory=dict)
     used: dict[str, str] = attrs.field(factory=dict)
@@ -102,7 +102,7 @@ class EventSeries:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Event:
-    """Of the two manners of counting, an old one fills count, a new one series."""
+    """An Event. Older writers count repetitions in `count`, newer ones in `series`."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     involvedObject: ObjectReference = ObjectReference()

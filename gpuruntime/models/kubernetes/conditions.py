@@ -1,4 +1,4 @@
-"""Conditions: what is true of an object, since when, and why."""
+"""A condition reports whether something is true of an object, since when, and why."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -8,7 +8,9 @@ import attrs
 
 @attrs.frozen(kw_only=True, slots=True)
 class Condition:
-    """lastTransitionTime is when `status` became what it is, whatever the reason did since."""
+    """lastTransitionTime is the time of the last change of `status`; a new reason does not move
+    it.
+    """
 
     type: str
     status: str = "Unknown"
@@ -32,7 +34,7 @@ def condition_of(conditions: Iterable[Condition], type_: str) -> Condition | Non
 def with_condition(
     conditions: Iterable[Condition], condition: Condition, *, now: datetime
 ) -> tuple[Condition, ...]:
-    """The condition in the place of the one of its type, or last; the others as they are."""
+    """Return the conditions with this one in the place of its type, or at the end."""
     before = tuple(conditions)
     previous = condition_of(before, condition.type)
     if previous is None:

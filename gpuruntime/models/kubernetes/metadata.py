@@ -1,4 +1,4 @@
-"""The metadata that every Kubernetes object carries, as far as we read it."""
+"""The metadata of every Kubernetes object, as far as we read it."""
 
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -7,7 +7,7 @@ import attrs
 
 
 class Key(NamedTuple):
-    """Which object of a kind; a cluster-scoped one has the empty namespace."""
+    """The identity of an object within its kind; a cluster-scoped one has no namespace."""
 
     namespace: str
     name: str
@@ -28,7 +28,7 @@ class OwnerReference:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ObjectMeta:
-    """managedFields are left out on purpose: they double an object and we never read them."""
+    """managedFields are left out on purpose; they double an object, and we never read them."""
 
     name: str = ""
     generateName: str = ""
@@ -54,7 +54,7 @@ class ObjectMeta:
 
 
 class KubernetesObject(Protocol):
-    """What the machinery asks of an object: everything else about it is the reader's."""
+    """The only part of an object that clients, informers and controllers need."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -62,6 +62,6 @@ class KubernetesObject(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class PartialObject:
-    """An object of any kind of which only the metadata is wanted."""
+    """Any kind of object, read for its metadata only."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)

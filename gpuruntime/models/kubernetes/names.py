@@ -1,4 +1,4 @@
-"""Names that Kubernetes takes: what is one, and how a long one is cut without meeting another."""
+"""The names that Kubernetes accepts, and how to cut long names without collisions."""
 
 import hashlib
 import re
@@ -6,7 +6,7 @@ from typing import Final
 
 LONGEST_LABEL: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
-# 48 bits of a SHA-256: too many for two names to meet by chance, few enough to leave the name.
+# 48 bits of a SHA-256 make collisions by chance unlikely, and leave room for the name.
 _DIGEST: Final = 12
 _LABEL_DIGEST: Final = 40
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -23,7 +23,7 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def is_label_key(text: str) -> bool:
-    """A name, and before it a domain and a slash where the key is not the user's own."""
+    """Return whether the text is a name, optionally with a domain and a slash before it."""
     domain, slash, name = text.rpartition("/")
     if slash and not is_dns_subdomain(domain):
         return False
@@ -31,21 +31,21 @@ def is_label_key(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """The empty text is one."""
+    """Return whether the text is a label value, as the empty text is."""
     return not text or (len(text) <= LONGEST_LABEL and _QUALIFIED.fullmatch(text) is not None)
 
 
 def label_value_of(text: str) -> str:
-    """The text itself where a label can hold it, else a hash of it."""
+    """Return the text if it is a label value, else a hash of it."""
     if is_label_value(text):
         return text
     return hashlib.sha256(text.encode()).hexdigest()[:_LABEL_DIGEST]
 
 
 def cut_with_hash(name: str, *, longest: int = LONGEST_LABEL) -> str:
-    """The name itself where it fits; else its beginning and a hash of all of it.
+    """Return the name if it fits, else its beginning and a hash of the whole name.
 
-    Names that differ anywhere stay different, and a label stays a label.
+    Different names stay different, and a label stays a label.
     """
     if len(name) <= longest:
         return name

@@ -1,4 +1,4 @@
-"""Services and NetworkPolicies: who owns them, and the spec as it stands, to be compared."""
+"""Services and NetworkPolicies, with raw specs that are only compared."""
 
 from typing import Final
 

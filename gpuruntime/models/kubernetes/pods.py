@@ -1,4 +1,4 @@
-"""Pods, as far as they tell whether a unit runs, where, and why not."""
+"""Pods, as far as they show whether a unit runs, where, and why not."""
 
 from datetime import datetime
 from typing import Final
@@ -33,7 +33,7 @@ class Terminated:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ContainerState:
-    """At most one of the three; none at all counts as waiting."""
+    """A container is in at most one of the three states; without any, it is waiting."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -56,7 +56,7 @@ class ClaimSource:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodVolume:
-    """Of the kinds of volumes only claims are told apart."""
+    """A volume of a Pod; only claims are distinguished."""
 
     persistentVolumeClaim: ClaimSource | None = None
 
@@ -87,7 +87,9 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """Ready and not on its way out: an ending Pod stays ready for a while."""
+        """Return whether the Pod is ready and not terminating; a terminating Pod stays ready for a
+        while.
+        """
         ready = self.condition("Ready")
         return ready is not None and ready.is_true and self.metadata.deletionTimestamp is None
 

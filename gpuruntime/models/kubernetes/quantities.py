@@ -1,8 +1,8 @@
-"""Exact quantities as the API server reads them: `500m`, `16Gi`, `1e3`, compared by value.
+"""Exact quantities as the API server reads them, such as `500m`, `16Gi` and `1e3`.
 
-What is a quantity here is one to CEL's `isQuantity` and has the same value there. The other way
-round three oddities that Kubernetes takes are refused: numbers without a digit (`+`, `Ki`),
-exponents above 999, and texts past 128 characters.
+Every quantity here is also one to CEL's `isQuantity`, with the same value. Three oddities that
+Kubernetes accepts are rejected here: numbers without a digit (`+`, `Ki`), exponents above 999, and
+texts of more than 128 characters.
 """
 
 import re
@@ -40,11 +40,11 @@ _BINARY_SUFFIXES = ("", *_BINARY_POWERS)
 
 
 class InvalidQuantityError(GpuRuntimeError):
-    """The text is no quantity; the message quotes it and says what would be one."""
+    """The text is not a quantity; the message quotes it and says what to write."""
 
 
 class Format(StrEnum):
-    """Which suffixes a quantity is printed with: those it was written with."""
+    """The suffixes with which a quantity is printed; they are those with which it was written."""
 
     DECIMAL = "DecimalSI"
     BINARY = "BinarySI"
@@ -64,17 +64,17 @@ class Quantity:
 
     @property
     def rounded_up(self) -> int:
-        """Whole units: bytes of memory, cores, devices."""
+        """Return whole units, such as bytes, cores or devices."""
         return -(-self.nanos // _NANOS)
 
     @property
     def millis_rounded_up(self) -> int:
-        """Thousandths: the scheduler's view of a cpu."""
+        """Return thousandths, as the scheduler counts cpu."""
         return -(-self.nanos * 1000 // _NANOS)
 
     @property
     def in_whole_millis(self) -> Self:
-        """As a server keeps resources: finer than a thousandth is rounded away from zero."""
+        """Return the quantity as a server stores it, rounded away from zero to a thousandth."""
         millis = -(-abs(self.nanos) // _MILLI_NANOS)
         return attrs.evolve(self, nanos=(millis if self.nanos >= 0 else -millis) * _MILLI_NANOS)
 
@@ -82,7 +82,7 @@ class Quantity:
         return 0 < self.nanos < limit.nanos
 
     def __str__(self) -> str:
-        """The canonical form: no fraction, the largest suffix that loses nothing."""
+        """Return the canonical form, without a fraction and with the largest exact suffix."""
         is_whole = self.nanos % _NANOS == 0
         if self.format is Format.BINARY and is_whole and abs(self.nanos) >= 1024 * _NANOS:
             return self._in_binary_suffixes()
@@ -109,7 +109,7 @@ EXBIBYTE: Final = Quantity.of_bytes(2**60)
 
 
 def parse_quantity(text: str) -> Quantity:
-    """Finer than a billionth is rounded away from zero, as the API server does."""
+    """Return the quantity, rounded away from zero to a billionth, as the API server does."""
     if len(text) > _MAX_LENGTH:
         raise InvalidQuantityError(
             f"quantity {text[:_MAX_LENGTH]!r}… is longer than {_MAX_LENGTH} characters"
@@ -153,11 +153,11 @@ def _decimal_power(text: str, suffix: str) -> tuple[int, Format]:
         raise InvalidQuantityError(
             f"quantity {text!r} has an exponent beyond {_MAX_EXPONENT}: nothing is that large"
         )
-    # No text is long enough for its value to be seen past that far behind the point.
+    # No text is long enough to show a digit that far behind the point.
     return max(power, -_MAX_EXPONENT), Format.EXPONENT
 
 
 def _scaled(number: int, power: int) -> int:
-    """The number times ten to the power, rounded up."""
+    """Return the number times ten to the power, rounded up."""
     factor: int = 10 ** abs(power)
     return number * factor if power >= 0 else -(-number // factor)

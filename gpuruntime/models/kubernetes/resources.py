@@ -1,4 +1,4 @@
-"""Which path of the API server serves a kind, and into which value its objects decode."""
+"""A Resource has the path of a kind in the API server, and the type of its objects."""
 
 from typing import Generic, TypeVar
 
@@ -11,7 +11,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 @attrs.frozen(kw_only=True, slots=True)
 class Resource(Generic[ObjectT]):
-    """Two resources may read different slices of one kind: the type is the reader's choice."""
+    """A kind as one reader sees it; another resource may read other parts of the same kind."""
 
     group: str
     version: str
@@ -25,7 +25,10 @@ class Resource(Generic[ObjectT]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The collection's path without a name; all namespaces without a namespace."""
+        """Return the path of an object or, without a name, of a collection.
+
+        Without a namespace the collection spans all namespaces.
+        """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if self.is_namespaced and namespace else ""
         parts = [part for part in (self.plural, name, subresource) if part]

@@ -1,4 +1,4 @@
-"""What Kubernetes is asked about callers: who has a token, and what somebody may do."""
+"""Reviews that Kubernetes answers: to which user a token belongs, and what a user may do."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class ReviewedUser:
 
 @attrs.frozen(kw_only=True, slots=True)
 class TokenReviewStatus:
-    """Without audiences the token counts for the API server alone."""
+    """If there are no audiences, the token is valid for the API server only."""
 
     authenticated: bool = False
     user: ReviewedUser = ReviewedUser()

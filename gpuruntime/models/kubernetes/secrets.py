@@ -1,4 +1,4 @@
-"""Secrets, as the manager writes them for workers; nobody of ours lists or watches any."""
+"""Secrets, as the manager writes them for workers; the product never lists or watches them."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 @attrs.frozen(kw_only=True, slots=True)
 class Secret:
-    """`data` is base64, and never printed."""
+    """`data` is base64-encoded and never printed."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     data: dict[str, str] = attrs.field(factory=dict, repr=False)

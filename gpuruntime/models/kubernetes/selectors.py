@@ -1,4 +1,4 @@
-"""Label and field selectors in the API server's syntax: parsed once, matched often."""
+"""Label and field selectors in the API server's syntax, parsed once and matched often."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _REQUIREMENT = re.compile(
 
 
 class InvalidSelectorError(GpuRuntimeError):
-    """The text is no selector; the message quotes the part that cannot be read."""
+    """The text is not a selector; the message quotes the part that cannot be parsed."""
 
 
 class Operator(StrEnum):
@@ -44,7 +44,9 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """An absent label is in no set, so `notin` and `!=` match it."""
+        """Return whether the labels match; an absent label is in no set, so `notin` and `!=` match
+        it.
+        """
         present = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -69,7 +71,7 @@ class Requirement:
 
 @attrs.frozen(slots=True)
 class LabelSelector:
-    """Matches what meets every requirement; without any it matches everything."""
+    """Matches labels that meet every requirement; without requirements, it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -96,7 +98,7 @@ class FieldSelector:
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; the empty text matches everything."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; the empty text matches everything."""
     requirements = []
     position = 0
     while position < len(text.rstrip()):
@@ -115,14 +117,14 @@ def parse_label_selector(text: str) -> LabelSelector:
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    """`metadata.name=a,status.phase!=Running`; the empty text matches everything."""
+    """Parse `metadata.name=a,status.phase!=Running`; the empty text matches everything."""
     return FieldSelector(tuple(_field_requirement(part) for part in text.split(",") if part))
 
 
 def selector_of(
     match_labels: Mapping[str, str], match_expressions: tuple[Requirement, ...] = ()
 ) -> LabelSelector:
-    """The form that objects hold: equal labels, and expressions beside them."""
+    """Return the selector that an object writes as equal labels and expressions."""
     equal = (
         Requirement(key=key, operator=Operator.IN, values=frozenset({value}))
         for key, value in match_labels.items()
@@ -131,7 +133,7 @@ def selector_of(
 
 
 def requirement_of(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    """An expression's operator as objects write it: In, NotIn, Exists, DoesNotExist."""
+    """Return the requirement of an object's expression: In, NotIn, Exists, DoesNotExist."""
     operators = {
         "In": Operator.IN,
         "NotIn": Operator.NOT_IN,
@@ -175,7 +177,7 @@ def _checked(key: str, operator: Operator, values: tuple[str, ...]) -> Requireme
 
 
 def _is_integer(label_value: str) -> bool:
-    """A label's value has no sign, and the API server reads 64 bits."""
+    """Return whether the value is an unsigned integer that fits the server's 64 bits."""
     return bool(_INTEGER.fullmatch(label_value)) and int(label_value) <= _GREATEST_INTEGER
 
 

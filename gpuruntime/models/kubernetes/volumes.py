@@ -1,4 +1,4 @@
-"""Claims of volumes, the classes they are made by, and the Jobs that fill them."""
+"""Claims of volumes, their storage classes, and the Jobs that fill them."""
 
 from datetime import datetime
 from typing import Final
@@ -42,7 +42,7 @@ class VolumeClaim:
 
     @property
     def storage_uid(self) -> str:
-        """Of the storage whose claim it is; empty of one that is nobody's."""
+        """Return the uid of the storage that the claim belongs to, or an empty string."""
         owner = self.metadata.controller_owner
         marked = self.metadata.annotations.get(labels.OWNER_UID, "")
         return marked or (owner.uid if owner else "")
@@ -64,7 +64,7 @@ class StorageClass:
 
     @property
     def binds_late(self) -> bool:
-        """With the first Pod that mounts the volume."""
+        """Return whether volumes are bound only with the first Pod that mounts them."""
         return self.volumeBindingMode == LATE_BINDING
 
 

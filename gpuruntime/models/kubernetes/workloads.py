@@ -1,4 +1,4 @@
-"""Deployments: the spec as it stands, to be compared; the status as values."""
+"""Deployments, with a raw spec that is only compared, and the status as values."""
 
 from typing import Final
 
@@ -32,7 +32,9 @@ class Deployment:
 
     @property
     def refusal(self) -> str:
-        """Why the cluster lets it make no Pod, as a quota or an admission does; else empty."""
+        """Return why the cluster refuses the Pod, such as a quota or an admission, or an empty
+        string.
+        """
         failure = condition_of(self.status.conditions, "ReplicaFailure")
         return failure.message if failure is not None and failure.is_true else ""
 

@@ -41,12 +41,12 @@ OperationID: TypeAlias = Annotated[
         minLength=1,
         maxLength=128,
         pattern="^[A-Za-z0-9._:-]+$",
-        description="Names this request: sent again, it is answered again and not done again.",
+        description="Identifies this request; a retry gets an answer and has no further effect.",
     ),
     Check(_reserved_operation),
 ]
 ChosenName: TypeAlias = Annotated[
-    Name, Schema(description="Absent, it is derived from the operationID."), Check(_reserved_name)
+    Name, Schema(description="Derived from the operationID if absent."), Check(_reserved_name)
 ]
 # The check is stricter than the pattern, which is for readers of the API document.
 PositiveQuantity: TypeAlias = Annotated[

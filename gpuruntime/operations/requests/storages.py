@@ -28,7 +28,7 @@ class CreateStorage:
     """A volume that outlives the units that mount it."""
 
     operationID: Annotated[
-        OperationID, Schema(description="Absent, the name alone tells one storage from another.")
+        OperationID, Schema(description="If absent, only the name identifies the storage.")
     ] = ""
     name: ChosenName = ""
     namespace: Name = ""

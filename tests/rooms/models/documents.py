@@ -1,4 +1,4 @@
-"""Documents drawn from a structural schema: within its bounds, whatever its rules say."""
+"""Documents drawn from a structural schema, within its bounds, but not its rules."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gpuruntime.models.definitions.schemas import StructuralSchema
 
 
 def documents(schema: StructuralSchema) -> st.SearchStrategy[Any]:
-    """Plain JSON of the schema with its defaults filled in; other members come and go."""
+    """Draw plain JSON with the schema's defaults filled in; optional members may be absent."""
     match schema:
         case {"enum": words}:
             return st.sampled_from(words)

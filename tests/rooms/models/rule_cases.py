@@ -1,7 +1,8 @@
 """Writes that our definitions allow or deny: one table for the twins and for servers.
 
-`RULE_CASES` are within the bounds, so that the rules alone decide; servers are asked all `CASES`.
-Kubernetes adds a cause without a field to some refusals: the rules were not looked at then.
+`RULE_CASES` are within the bounds, so that only the rules decide; servers are given all `CASES`.
+Kubernetes adds a cause without a field to some rejections, which means that it did not evaluate
+the rules.
 """
 
 from typing import Any, Final, TypeAlias
@@ -28,7 +29,7 @@ DEFAULT_FOLDER: Final = "/tmp/serverless-framework"
 
 @attrs.frozen(kw_only=True, slots=True)
 class RuleCase:
-    """A create, or an update of `old`; `denied` is the field that the refusal names."""
+    """A create, or an update of `old`; `denied` is the field that the rejection names."""
 
     title: str
     document: Document
@@ -94,7 +95,7 @@ def listening(socket: str) -> Document:
 
 
 def sharing(folder: str, socket: str = "") -> Document:
-    """A function with a storage; without a socket of its own, it has the default one."""
+    """Return a function with a storage; without a socket of its own, it has the default socket."""
     framework = {"framework": {"socketPath": socket}} if socket else {}
     return mounting(folder, serverless={"requestID": "fn", "maxWorkers": 1, **framework})
 

@@ -1,4 +1,4 @@
-"""The definitions say what operators and servers rely on, and the repository holds them."""
+"""The definitions contain what operators and servers rely on, and the repository has a copy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ def nodes(schema: StructuralSchema, path: str = "") -> Iterator[tuple[str, Struc
         yield from nodes(schema["items"], f"{path}[]")
 
 
-def test_the_copy_in_the_repository_is_what_the_models_say() -> None:
+def test_the_copy_in_the_repository_is_up_to_date() -> None:
     assert CHECKED_IN.read_text() == render(), (
         "write it anew: gpuruntime crds > manifests/crds/gpuruntime.yaml"
     )

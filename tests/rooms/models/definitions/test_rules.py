@@ -1,4 +1,4 @@
-"""Every rule allows and denies what it says, by its twin; real servers judge the same table."""
+"""Every rule's twin judges a table of writes, which real servers judge as well."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def problems_of(case: RuleCase) -> list[Problem]:
 
 
 def rules_of(schema: StructuralSchema, path: str = "") -> Iterator[tuple[str, Document]]:
-    """Each rule with the path of the field that it denies, the items of a list as `[]`."""
+    """Yield each rule with the path of the field that it denies; items of a list are `[]`."""
     for rule in schema.get("x-kubernetes-validations", []):
         yield (path + rule.get("fieldPath", "")).removeprefix("."), rule
     for name, member in schema.get("properties", {}).items():
@@ -82,7 +82,7 @@ def test_a_write_that_changes_nothing_breaks_no_rule_of_transition(
 
 
 @given(data=st.data(), kind=st.sampled_from(sorted(SCHEMAS)))
-def test_the_twins_judge_whatever_the_bounds_let_in(data: st.DataObject, kind: str) -> None:
+def test_the_twins_judge_every_value_within_the_bounds(data: st.DataObject, kind: str) -> None:
     old, new = (
         {"metadata": {"name": "a"}, "spec": spec}
         for spec in data.draw(st.tuples(*[documents(SCHEMAS[kind]["properties"]["spec"])] * 2))
@@ -94,7 +94,7 @@ def test_the_twins_judge_whatever_the_bounds_let_in(data: st.DataObject, kind: s
 
 
 def test_patterns_in_rules_are_anchored_and_free_of_escapes() -> None:
-    """RE2 searches where Python matches in full, and CEL has escapes of its own."""
+    """RE2 searches while Python matches in full, and CEL has escapes of its own."""
     for text in TWINS:
         assert "\\" not in text
         assert all(

@@ -1,4 +1,4 @@
-"""What an annotation says is what the schema says, under the names of structural schemas."""
+"""Annotations appear in the schema under the names of structural schemas."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -74,7 +74,7 @@ def test_a_bound_of_zero_is_a_bound() -> None:
 
 
 @pytest.mark.parametrize("moment", [datetime, datetime | None, MicroTime, MicroTime | None])
-def test_moments_of_both_kinds_are_texts_of_a_format(moment: object) -> None:
+def test_timestamps_of_both_kinds_are_texts_of_a_format(moment: object) -> None:
     assert schema_of(moment) == {"type": "string", "format": "date-time"}
 
 
@@ -137,6 +137,6 @@ def test_conditions_are_a_map_by_their_type() -> None:
     assert "type" in schema["items"]["required"]
 
 
-def test_what_has_no_schema_is_refused_by_name() -> None:
+def test_a_type_without_a_schema_is_rejected_by_name() -> None:
     with pytest.raises(TypeError, match="set"):
         schema_of(set[str])

@@ -1,4 +1,4 @@
-"""Bytes become values, nulls are absent, and everything else says where it is wrong."""
+"""Bytes become values, nulls are absent, and every fault is reported with its place."""
 
 import contextlib
 from datetime import UTC, datetime, timedelta, timezone
@@ -64,7 +64,7 @@ def test_null_reads_as_absent_at_any_depth() -> None:
     assert gadget.steps == (Step(), Step(name="b"))
 
 
-def test_the_word_null_in_a_text_is_no_null() -> None:
+def test_the_word_null_in_a_text_is_not_a_null() -> None:
     assert decode(b'{"size": null, "phase": "Ready", "metadata": {"name": "null"}}', Gadget) == (
         Gadget(phase=Phase.READY, metadata=ObjectMeta(name="null"))
     )
@@ -95,7 +95,7 @@ def test_a_malformed_object_is_named_with_type_path_and_key() -> None:
     "data",
     [b"", b"<html>", b'{"size": 1', b"{} {}", b'{"metadata": {"name": "\xff"}}', b"null", b"[]"],
 )
-def test_what_is_no_object_is_malformed(data: bytes) -> None:
+def test_a_document_that_is_not_an_object_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedObjectError):
         decode(data, Gadget)
     with pytest.raises(MalformedObjectError):
@@ -103,13 +103,13 @@ def test_what_is_no_object_is_malformed(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("prefix", [b'{"x":', b'{"size":null,"x":'])
-def test_a_bottomless_document_is_malformed_and_no_crash(prefix: bytes) -> None:
+def test_a_deeply_nested_document_is_malformed_and_causes_no_crash(prefix: bytes) -> None:
     with pytest.raises(MalformedObjectError):
         decode(prefix + b"[" * 50_000, Gadget)
 
 
 @given(st.binary(max_size=40) | st.text('{}[]":,nul0 a', max_size=40).map(str.encode))
-def test_no_bytes_raise_anything_but_malformed(data: bytes) -> None:
+def test_any_bytes_raise_at_most_a_malformed_error(data: bytes) -> None:
     with contextlib.suppress(MalformedObjectError):
         decode(data, PartialObject)
 
@@ -128,14 +128,14 @@ def test_raw_parts_become_plain_members_of_a_body() -> None:
     assert to_json(decode(b'{"kept": {"a": [1, 2]}}', Gadget))["kept"] == {"a": [1, 2]}
 
 
-def test_moments_are_written_as_their_fields_ask() -> None:
+def test_timestamps_are_written_as_their_fields_ask() -> None:
     body = to_json(Gadget(steps=(Step(at=NOON),), renewedAt=NOON.replace(microsecond=0)))
 
     assert body["steps"] == [{"name": "", "at": "2026-03-01T12:00:00Z"}]
     assert body["renewedAt"] == "2026-03-01T12:00:00.000000Z"
 
 
-def test_what_is_no_model_has_no_body() -> None:
+def test_a_value_that_is_not_a_model_has_no_body() -> None:
     with pytest.raises(TypeError, match="timedelta has no form in JSON"):
         to_json(Step(name=timedelta()))  # type: ignore[arg-type]  # the fault under test
 
@@ -156,13 +156,13 @@ def test_canonical_bytes_do_not_depend_on_the_order_of_members() -> None:
     assert encode_canonical({"b": {"d": 1, "c": 2}, "a": 0}) == b'{"a":0,"b":{"c":2,"d":1}}'
 
 
-def test_moments_are_written_in_utc() -> None:
+def test_timestamps_are_written_in_utc() -> None:
     eastern = NOON.astimezone(timezone(timedelta(hours=9)))
 
     assert rfc3339(eastern) == "2026-03-01T12:00:00Z"
     assert rfc3339_micro(eastern) == "2026-03-01T12:00:00.500000Z"
 
 
-def test_a_moment_without_a_zone_is_refused() -> None:
+def test_a_timestamp_without_a_zone_is_rejected() -> None:
     with pytest.raises(ValueError, match="time zone"):
         rfc3339(NOON.replace(tzinfo=None))

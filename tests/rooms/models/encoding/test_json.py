@@ -14,7 +14,7 @@ SPEC = b'{"replicas":1,"template":{"spec":{"containers":[{"name":"runtime"}]}}}'
 
 
 class Buffer(bytearray):
-    """A bytearray that can be watched."""
+    """A bytearray that supports weak references."""
 
     __slots__ = ("__weakref__",)
 
@@ -28,7 +28,7 @@ def test_a_spec_is_kept_as_it_came(model: type[Deployment | Service | NetworkPol
 
 
 @pytest.mark.parametrize("model", [Deployment, Service, NetworkPolicy])
-def test_a_spec_does_not_hold_the_page_it_came_in(
+def test_a_spec_does_not_keep_its_page_in_memory(
     model: type[Deployment | Service | NetworkPolicy],
 ) -> None:
     page = Buffer(b'{"spec": ' + SPEC + b"}" + b" " * 1000)
@@ -46,7 +46,7 @@ def test_an_absent_spec_is_an_empty_object() -> None:
     assert bytes(decode(b"{}", Deployment).spec) == b"{}"
 
 
-def test_a_deployment_tells_how_far_it_is() -> None:
+def test_the_status_of_a_deployment_is_read() -> None:
     held = decode(
         b"""{"status": {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1,
         "readyReplicas": 1, "availableReplicas": 1, "conditions": [{"type": "Progressing",

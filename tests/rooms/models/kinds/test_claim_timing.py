@@ -25,11 +25,11 @@ def test_a_request_is_given_up_within_the_life_of_a_request() -> None:
     assert attrs.fields(Request).timeout_seconds.default <= REQUEST_LIFE_SECONDS
 
 
-def test_the_audit_allows_the_grace_of_two_leaders_in_a_row() -> None:
+def test_a_request_times_out_within_the_life_of_a_request() -> None:
     assert DOUBT_SECONDS >= 2 * GRACE_SECONDS
 
 
-def test_the_use_cases_take_these_times_unless_a_test_chooses_others() -> None:
+def test_the_options_of_the_use_cases_have_these_times() -> None:
     options = Options()
     assert options.create_bound_seconds == CREATE_BOUND_SECONDS
     assert options.attempt_seconds == ATTEMPT_SECONDS

@@ -17,14 +17,14 @@ def test_a_worker_is_named_after_its_template() -> None:
 
 
 @given(TEMPLATES, NUMBERS)
-def test_the_name_of_a_worker_is_one_that_kubernetes_takes(template: str, number: int) -> None:
+def test_the_name_of_a_worker_is_valid_in_kubernetes(template: str, number: int) -> None:
     name = worker_name(template, number)
     assert is_dns_label(name)
     assert name.endswith(f"-w-{number}")
 
 
 @given(NUMBERS, NUMBERS)
-def test_the_workers_of_long_templates_stay_apart(number: int, other: int) -> None:
+def test_the_workers_of_long_templates_have_different_names(number: int, other: int) -> None:
     mine, theirs = "a" * 60 + "-ab", "a" * 60 + "-cd"
     assert worker_name(mine, number) != worker_name(theirs, number)
     assert (worker_name(mine, number) == worker_name(mine, other)) == (number == other)

@@ -1,4 +1,4 @@
-"""What labels and annotations say, also where somebody wrote them by hand."""
+"""Labels and annotations are read safely, even if they were written by hand."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from tests.rooms.operations.units import CLAIMANT, MOMENT, claimed, stock
 
 
-def test_a_claim_says_whose_it_is_and_since_when() -> None:
+def test_a_claim_has_its_claimant_and_its_time() -> None:
     unit = claimed(attempt="a.7")
     assert provenance.is_claimed(unit)
     assert provenance.claimant_of(unit) == CLAIMANT
@@ -19,7 +19,7 @@ def test_a_claim_says_whose_it_is_and_since_when() -> None:
     assert not provenance.is_of(unit, "one", "h2")
 
 
-def test_what_is_not_claimed_says_nothing() -> None:
+def test_an_unclaimed_unit_has_no_claimant_and_no_time() -> None:
     unit = stock()
     assert not provenance.is_claimed(unit)
     assert provenance.claimant_of(unit) is None
@@ -30,7 +30,7 @@ def test_what_is_not_claimed_says_nothing() -> None:
 @pytest.mark.parametrize(
     "moment", ["yesterday", "2026-03-01", "2026-03-01T12:00:00", "0001-01-01T00:00:00+14:00"]
 )
-def test_marks_that_make_no_sense_are_no_names_and_no_moments(moment: str) -> None:
+def test_unreadable_marks_give_no_names_and_no_times(moment: str) -> None:
     unit = stock(annotations={labels.CLAIMED_BY: "nobody", labels.CLAIMED_AT: moment})
     assert provenance.is_claimed(unit)
     assert provenance.claimant_of(unit) is None
@@ -45,7 +45,7 @@ def test_a_source_is_a_key() -> None:
 @pytest.mark.parametrize(
     "text", ["", "/", "a/", "/b", "a/b/c", "a/../b", "a/b?c", "a/b\n", "A/b", f"a/{'b' * 64}"]
 )
-def test_what_names_no_object_is_no_key(text: str) -> None:
+def test_a_text_that_names_no_object_is_no_key(text: str) -> None:
     unit = stock(annotations={labels.SOURCE_STOCK: text, labels.CLAIMED_BY: text})
     assert provenance.source_of(unit) is None
     assert provenance.claimant_of(unit) is None
@@ -55,7 +55,7 @@ def test_what_names_no_object_is_no_key(text: str) -> None:
     ("name", "ordinal"),
     [("p-7", 7), ("p-9999999999", 9_999_999_999), ("p-10000000000", 0), (f"p-{'9' * 5000}", 0)],
 )
-def test_an_ordinal_has_no_more_digits_than_a_pool_has_room_for(name: str, ordinal: int) -> None:
+def test_an_ordinal_has_no_more_digits_than_pools_use(name: str, ordinal: int) -> None:
     """Python reads no number of thousands of digits, and the API server none of twenty."""
     taker = stock(annotations={labels.SOURCE_STOCK: f"runtime-stock/{name}"})
     assert provenance.ordinal_of(stock(name)) == ordinal
@@ -85,7 +85,7 @@ def test_envelopes_are_equal_by_value(
     assert (first == second) is is_equal
 
 
-def test_an_envelope_may_equal_one_that_leaves_something_to_the_manager() -> None:
+def test_an_envelope_may_equal_one_with_open_members() -> None:
     bare = envelope_of(GPUUnitSpec(specName="g1", gpu=1))
     filled = envelope_of(GPUUnitSpec(specName="g1", gpu=1, cpu="1", memory="1Gi"))
     larger = envelope_of(GPUUnitSpec(specName="g1", gpu=2, cpu="1", memory="1Gi"))

@@ -1,4 +1,4 @@
-"""What follows from the storages themselves: who would wait for whom."""
+"""Cycles of copies between storages."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def copy(name: str, source: str = "", phase: str = "") -> GPUStorage:
         ("b", (copy("b", "a", StepPhase.FAILED),), ("a", "b", "a")),
     ],
 )
-def test_storages_that_would_wait_for_each_other_are_found_and_filled_ones_are_not(
+def test_only_unfilled_storages_close_a_cycle_of_copies(
     source: str, others: tuple[GPUStorage, ...], circle: tuple[str, ...]
 ) -> None:
     stored = {each.metadata.name: each for each in others}
@@ -46,5 +46,5 @@ def test_storages_that_would_wait_for_each_other_are_found_and_filled_ones_are_n
     assert found == circle
 
 
-def test_what_is_copied_from_nothing_closes_no_circle() -> None:
+def test_a_storage_without_a_source_closes_no_cycle() -> None:
     assert circle_of_copies("a", None, {"a": copy("a", "a")}.get) == ()

@@ -1,4 +1,4 @@
-"""Units and pools as the API server sends them."""
+"""Units and pools are read as the API server sends them."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -60,7 +60,7 @@ def test_a_bad_quantity_reaches_the_controller() -> None:
     assert unit(b'{"specName": "g", "memory": "not-a-quantity"}').memory == "not-a-quantity"
 
 
-def test_words_of_a_later_version_do_not_spoil_a_list() -> None:
+def test_unknown_members_of_a_later_version_do_not_spoil_a_list() -> None:
     spec = unit(
         b"""{"specName": "g", "access": {"readiness": "grpc"}, "quota": {"a": 1},
         "template": {"ports": [{"name": "a", "port": 1, "protocol": "QUIC"}]}}"""
@@ -106,7 +106,7 @@ def test_a_status_as_we_write_it() -> None:
     assert decode(encode(to_json(held)), GPUUnit) == held
 
 
-def test_moments_of_ours_keep_their_microseconds_and_those_of_the_server_its_seconds() -> None:
+def test_our_timestamps_keep_microseconds_and_the_servers_keep_seconds() -> None:
     timeline = {"claimedAt": "2026-03-01T12:00:00.250000Z", "createdAt": "2026-03-01T12:00:01Z"}
 
     held = decode(encode({"spec": {"specName": "g"}, "status": {"timeline": timeline}}), GPUUnit)
@@ -115,7 +115,7 @@ def test_moments_of_ours_keep_their_microseconds_and_those_of_the_server_its_sec
 
 
 @given(data=st.data(), kind=st.sampled_from(sorted(MODELS)))
-def test_every_document_of_the_schema_reads_and_is_written_back_whole(
+def test_every_document_of_the_schema_is_read_and_written_back_whole(
     data: st.DataObject, kind: str
 ) -> None:
     schema = schema_of_kind(MODELS[kind])["properties"]
@@ -132,7 +132,7 @@ def test_every_document_of_the_schema_reads_and_is_written_back_whole(
 
 
 def assert_within(part: Any, whole: Any) -> None:
-    """What was in the document is in what is written; defaults may stand beside it."""
+    """Assert that the written document contains the original; defaults may be added."""
     if isinstance(part, dict):
         for name, member in part.items():
             assert_within(member, whole[name])

@@ -1,4 +1,4 @@
-"""Nodes, leases, priorities, config maps and events, as far as they are read."""
+"""Nodes, leases, priorities, config maps and Events, as far as they are read."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ from gpuruntime.models.kubernetes.cluster import (
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_a_node_tells_its_gpus() -> None:
+def test_the_gpus_of_a_node_are_read() -> None:
     node = decode(
         b"""{"metadata": {"name": "gpu-0", "labels": {"nvidia.com/gpu.product": "A100"}},
         "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"},
@@ -34,11 +34,11 @@ def test_a_node_tells_its_gpus() -> None:
 
 
 @pytest.mark.parametrize("conditions", [b"[]", b'[{"type": "Ready", "status": "Unknown"}]'])
-def test_a_silent_node_is_not_ready(conditions: bytes) -> None:
+def test_a_node_without_conditions_is_not_ready(conditions: bytes) -> None:
     assert not decode(b'{"status": {"conditions": ' + conditions + b"}}", Node).is_ready
 
 
-def test_a_lease_is_written_with_the_six_digits_that_the_server_demands() -> None:
+def test_a_lease_is_written_with_the_six_digits_that_the_server_requires() -> None:
     spec = {
         "holderIdentity": "a",
         "leaseDurationSeconds": 15,
@@ -73,13 +73,13 @@ def test_a_lease_is_written_with_the_six_digits_that_the_server_demands() -> Non
         (b'"count": 1', None),
     ],
 )
-def test_an_event_of_either_manner_tells_when_it_was_last_seen(
+def test_old_and_new_events_have_the_time_at_which_they_were_last_seen(
     times: bytes, last_seen_at: datetime | None
 ) -> None:
     assert decode(b"{" + times + b"}", Event).last_seen_at == last_seen_at
 
 
-def test_a_priority_class_displaces_others_unless_it_says_never() -> None:
+def test_a_priority_class_preempts_others_unless_its_policy_is_never() -> None:
     assert decode(b'{"value": 5}', PriorityClass).preemptionPolicy == "PreemptLowerPriority"
 
 
@@ -87,6 +87,6 @@ def test_a_config_map_without_data_is_empty() -> None:
     assert decode(b'{"data": null}', ConfigMap).data == {}
 
 
-def test_nodes_have_no_namespace_and_leases_have_one() -> None:
+def test_nodes_are_cluster_scoped_and_leases_are_not() -> None:
     assert NODES.path(namespace="n", name="a") == "/api/v1/nodes/a"
     assert LEASES.path(namespace="n") == "/apis/coordination.k8s.io/v1/namespaces/n/leases"

@@ -10,7 +10,7 @@ def ready(status: str, reason: str = "A") -> Condition:
     return Condition(type="Ready", status=status, reason=reason)
 
 
-def test_a_new_condition_becomes_true_now() -> None:
+def test_a_new_condition_has_the_current_time() -> None:
     (condition,) = with_condition((), ready("True"), now=NOW)
     assert condition.lastTransitionTime == NOW
     assert condition.is_true

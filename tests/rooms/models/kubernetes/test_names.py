@@ -1,4 +1,4 @@
-"""What a name is, and that cutting one never makes two of them meet."""
+"""Valid names, and names that are cut without collisions."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def test_a_name_that_fits_stays_as_it_is() -> None:
     assert cut_with_hash("a" * 63) == "a" * 63
 
 
-def test_two_long_names_with_one_beginning_stay_two() -> None:
+def test_two_long_names_with_a_common_prefix_stay_different() -> None:
     first, second = cut_with_hash("a" * 60 + "-first"), cut_with_hash("a" * 60 + "-second")
 
     assert first != second
@@ -29,14 +29,14 @@ def test_two_long_names_with_one_beginning_stay_two() -> None:
 
 
 @given(LABELS, st.sampled_from([52, 63]))
-def test_a_cut_name_is_a_label_and_is_always_cut_the_same(name: str, longest: int) -> None:
+def test_a_cut_name_is_a_label_and_is_always_the_same(name: str, longest: int) -> None:
     cut = cut_with_hash(name, longest=longest)
 
     assert is_dns_label(cut, longest=longest)
     assert cut == cut_with_hash(name, longest=longest)
 
 
-def test_a_cut_between_hyphens_leaves_one() -> None:
+def test_a_cut_beside_a_hyphen_leaves_a_single_hyphen() -> None:
     assert "--" not in cut_with_hash("a" * 48 + "-" * 10 + "b" * 10)
 
 
@@ -47,7 +47,7 @@ def test_a_label_is_lower_case_letters_digits_and_inner_hyphens(text: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "-a", "a-", "A", "a.b", "a_b", "a" * 64, "ä", "a\n"])
-def test_anything_else_is_no_label(text: str) -> None:
+def test_any_other_text_is_not_a_label(text: str) -> None:
     assert not is_dns_label(text)
 
 
@@ -57,7 +57,7 @@ def test_a_subdomain_is_labels_with_dots_between(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a.-b", "A.b", "a" * 254, "a.b\n"])
-def test_anything_else_is_no_subdomain(text: str) -> None:
+def test_any_other_text_is_not_a_subdomain(text: str) -> None:
     assert not is_dns_subdomain(text)
 
 
@@ -67,7 +67,7 @@ def test_a_label_value_may_be_empty_and_mixed(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a/b", "-a", "a-", "_", "a" * 64, "a b", "a\n"])
-def test_anything_else_is_no_label_value(text: str) -> None:
+def test_any_other_text_is_not_a_label_value(text: str) -> None:
     assert not is_label_value(text)
 
 
@@ -79,7 +79,7 @@ def test_a_label_key_is_a_name_that_may_have_a_domain(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "/", "/app", "example.org/", "a..b/app", "a/b/c", "A/app", "-a", "b" * 64]
 )
-def test_anything_else_is_no_label_key(text: str) -> None:
+def test_any_other_text_is_not_a_label_key(text: str) -> None:
     assert not is_label_key(text)
 
 

@@ -1,4 +1,4 @@
-"""A Pod's status is read as far as it says why a unit runs or does not."""
+"""A Pod's status is read as far as it shows why a unit runs or does not."""
 
 from datetime import UTC, datetime
 
@@ -36,7 +36,7 @@ READY = b"""{"metadata": {"name": "a"%s}, "status": {"conditions": [
   {"type": "Ready", "status": "%s"}, {"type": "ContainersReady", "status": "True"}]}}"""
 
 
-def test_a_container_says_why_it_waits_and_how_it_ended_before() -> None:
+def test_a_container_has_its_waiting_reason_and_its_last_termination() -> None:
     pod = decode(CRASHING, Pod)
 
     assert pod.spec.nodeName == "gpu-0"
@@ -76,13 +76,13 @@ def test_conditions_are_found_by_their_type() -> None:
         (b', "deletionTimestamp": "2026-03-01T12:00:00Z"', b"True", False),
     ],
 )
-def test_a_pod_is_ready_until_it_is_on_its_way_out(
+def test_a_pod_is_ready_until_it_is_terminating(
     metadata: bytes, status: bytes, is_ready: bool
 ) -> None:
     assert decode(READY % (metadata, status), Pod).is_ready is is_ready
 
 
-def test_a_pod_that_nobody_looked_at_yet_is_not_ready() -> None:
+def test_a_pod_without_a_status_is_not_ready() -> None:
     assert not decode(b'{"metadata": {"name": "a"}, "status": {"phase": "Pending"}}', Pod).is_ready
 
 

@@ -36,7 +36,7 @@ def test_every_suffix_has_its_factor(suffix: str, factor: Fraction) -> None:
     [("1Gi", "1073741824"), ("1000m", "1"), ("0.5", "500m"), ("1e3", "1k"), ("1.5Gi", "1536Mi"),
      ("-0", "0"), ("+1", "1"), (".5", "500m"), ("5.", "5"), ("007", "7")],
 )  # fmt: skip
-def test_equal_values_are_equal_however_they_are_written(one: str, other: str) -> None:
+def test_quantities_of_one_value_are_equal_however_they_are_written(one: str, other: str) -> None:
     assert parse_quantity(one) == parse_quantity(other)
     assert hash(parse_quantity(one)) == hash(parse_quantity(other))
 
@@ -44,11 +44,11 @@ def test_equal_values_are_equal_however_they_are_written(one: str, other: str) -
 @pytest.mark.parametrize(
     ("text", "kept"), [("1n", "1m"), ("-1n", "-1m"), ("1001u", "2m"), ("1m", "1m"), ("0", "0")]
 )
-def test_finer_than_a_thousandth_is_rounded_away_from_zero(text: str, kept: str) -> None:
+def test_parts_below_a_thousandth_are_rounded_away_from_zero(text: str, kept: str) -> None:
     assert str(parse_quantity(text).in_whole_millis) == kept
 
 
-def test_order_is_by_value() -> None:
+def test_quantities_are_ordered_by_value() -> None:
     written = ["-1", "0", "1n", "1m", "999m", "1", "1k", "1Ki", "1E", "1Ei"]
 
     assert sorted(map(parse_quantity, reversed(written))) == list(map(parse_quantity, written))
@@ -61,7 +61,7 @@ def test_order_is_by_value() -> None:
      "1.1.M", "1+1.0M", "0.1mi", "aoeu", ".5i", "1i", "-3.01e-", "1e", "1e1.5", "1e1000",
      "1e999999999999", "1KI", "1ki", "1K", "0x10", "1,5", "NaN", "inf", "9" * 129],
 )  # fmt: skip
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_quantity_is_rejected(text: str) -> None:
     assert not is_quantity(text)
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         ("1e4000", "quantity '1e4000' has an exponent beyond 999: nothing is that large"),
     ],
 )
-def test_a_refusal_says_what_would_be_right(text: str, message: str) -> None:
+def test_a_rejection_says_what_to_write(text: str, message: str) -> None:
     with pytest.raises(InvalidQuantityError) as raised:
         parse_quantity(text)
 
@@ -94,7 +94,7 @@ def test_a_refusal_says_what_would_be_right(text: str, message: str) -> None:
      ("1e0", "1"), ("1000E", "1e21"), ("-1Gi", "-1Gi"), ("-1500", "-1500"), ("2000k", "2M"),
      ("100", "100"), ("1000000", "1M"), ("8Ei", "9223372036854775807"), ("-0.5", "-500m")],
 )  # fmt: skip
-def test_the_canonical_form_is_what_the_api_server_prints(text: str, canonical: str) -> None:
+def test_the_canonical_form_is_that_of_the_api_server(text: str, canonical: str) -> None:
     assert str(parse_quantity(text)) == canonical
 
 
@@ -102,7 +102,7 @@ def test_the_canonical_form_is_what_the_api_server_prints(text: str, canonical: 
     ("text", "nanos"),
     [("0.9n", 1), ("-0.9n", -1), ("1.1n", 2), ("1e-999", 1), ("1e-9999999", 1), ("0.0n", 0)],
 )
-def test_finer_than_a_billionth_rounds_away_from_zero(text: str, nanos: int) -> None:
+def test_parts_below_a_billionth_are_rounded_away_from_zero(text: str, nanos: int) -> None:
     assert parse_quantity(text).nanos == nanos
 
 
@@ -115,7 +115,7 @@ def test_a_binary_quantity_is_capped_as_the_api_server_caps_it() -> None:
     ("text", "units", "millis"),
     [("1", 1, 1000), ("1m", 1, 1), ("1500u", 1, 2), ("2.5", 3, 2500), ("1Ki", 1024, 1024_000)],
 )
-def test_whole_views_round_up(text: str, units: int, millis: int) -> None:
+def test_whole_numbers_are_rounded_up(text: str, units: int, millis: int) -> None:
     quantity = parse_quantity(text)
 
     assert (quantity.rounded_up, quantity.millis_rounded_up) == (units, millis)
@@ -132,7 +132,9 @@ def test_whole_views_round_up(text: str, units: int, millis: int) -> None:
         ("1e999", False),
     ],
 )
-def test_an_envelope_is_positive_and_below_its_limit(text: str, is_inside: bool) -> None:
+def test_a_quantity_of_an_envelope_is_positive_and_below_its_limit(
+    text: str, is_inside: bool
+) -> None:
     assert parse_quantity(text).is_positive_below(EXBIBYTE) is is_inside
 
 
@@ -156,7 +158,7 @@ def test_a_written_number_is_exact_to_the_billionth(
 
 
 @given(st.integers(-(10**30), 10**30), st.sampled_from(Format))
-def test_what_is_printed_reads_back_as_the_same_value(nanos: int, written: Format) -> None:
+def test_a_printed_quantity_reads_back_as_the_same_value(nanos: int, written: Format) -> None:
     bounded = min(max(nanos, 1 - 2**63), 2**63 - 1) if written is Format.BINARY else nanos
     quantity = Quantity(nanos=bounded, format=written)
 
@@ -164,5 +166,5 @@ def test_what_is_printed_reads_back_as_the_same_value(nanos: int, written: Forma
 
 
 @given(st.text(max_size=20))
-def test_no_text_raises_anything_but_a_refusal(text: str) -> None:
+def test_any_text_raises_at_most_a_rejection(text: str) -> None:
     assert is_quantity(text) in {True, False}

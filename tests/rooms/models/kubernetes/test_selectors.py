@@ -65,12 +65,12 @@ def test_a_selector_does_not_match(text: str) -> None:
         *["a>b", "a>", "a>-1", f"a>{2**63}", f"a<{'9' * 5_000}"],
     ],
 )
-def test_what_is_no_selector_is_refused_with_its_text(text: str) -> None:
+def test_a_text_that_is_not_a_selector_is_rejected_and_quoted(text: str) -> None:
     with pytest.raises(InvalidSelectorError):
         parse_label_selector(text)
 
 
-def test_a_label_beyond_64_bits_is_no_integer() -> None:
+def test_a_label_beyond_64_bits_is_not_an_integer() -> None:
     assert parse_label_selector("size>1").matches({"size": str(2**63 - 1)})
     assert not parse_label_selector("size>1").matches({"size": str(2**63)})
 
@@ -85,7 +85,7 @@ def test_field_selectors_compare_whole_values() -> None:
         parse_field_selector("metadata.name")
 
 
-def test_the_form_that_objects_hold_means_the_same() -> None:
+def test_the_form_of_selectors_in_objects_means_the_same() -> None:
     held = selector_of({"app": "web"}, (requirement_of("tier", "In", ("front", "back")),))
     assert held.matches(LABELS)
     assert not held.matches({"app": "web"})
@@ -102,7 +102,7 @@ def test_the_form_that_objects_hold_means_the_same() -> None:
         ("DoesNotExist", ("b",), "a: ! takes no values"),
     ],
 )
-def test_an_expression_has_values_exactly_where_its_operator_takes_them(
+def test_an_expression_needs_values_exactly_if_its_operator_takes_them(
     operator: str, values: tuple[str, ...], fault: str
 ) -> None:
     with pytest.raises(InvalidSelectorError, match=fault):
