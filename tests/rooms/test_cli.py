@@ -14,7 +14,7 @@ from gpuruntime.models.definitions.crds import render
 
 @pytest.fixture
 def config(tmp_path: Path) -> str:
-    """A role of a test takes no port that somebody else may have."""
+    """Write a configuration with free ports, which no other process uses."""
     path = tmp_path / "config.yaml"
     path.write_text('operations: {listen: "127.0.0.1:0"}\nleaderElection: {enabled: false}\n')
     return str(path)
@@ -55,7 +55,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.strip() == version("gpuruntime")
 
 
-def test_the_definitions_are_printed_as_they_are_checked_in(
+def test_the_printed_definitions_are_those_checked_in(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["crds"]) == 0
@@ -108,7 +108,7 @@ def test_a_required_cluster_that_is_dead_is_one_line_and_exit_code_3(
     assert "the cluster is required" in line
 
 
-def test_a_kubeconfig_that_nobody_may_read_is_named(config: str, tmp_path: Path) -> None:
+def test_an_unreadable_kubeconfig_file_is_named(config: str, tmp_path: Path) -> None:
     folder = tmp_path / "a-folder"
     folder.mkdir()
     ended = run("manager", "--config", config, "--kubeconfig", str(folder))

@@ -1,4 +1,4 @@
-"""The same scenarios of the machinery on each server: the embedded ones in virtual time."""
+"""The scenarios run on each server; on the embedded ones in virtual time."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
@@ -28,7 +28,7 @@ SERVERS = [
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[ControlPlane]:
-    """Its own: the controllers of the common one would come back late from an outage."""
+    """Start a separate control plane: the common one's controllers recover slowly."""
     yield from started(tmp_path_factory, pytestconfig)
 
 
@@ -52,13 +52,13 @@ async def line(world: World) -> Line:
 
 @pytest_asyncio.fixture
 async def user(world: World) -> Client:
-    """Somebody else, whose line stays whole."""
+    """A client of another process, whose line is never cut."""
     return Client(await world.connect())
 
 
 @pytest_asyncio.fixture
 async def namespace(user: Client) -> str:
-    """For this test alone; a server that lives on keeps it to its own end."""
+    """A namespace of this test; it stays on a server that outlives the test."""
     name = f"m{next(_numbers)}"
     await user.create(NAMESPACES, named(NAMESPACES, name))
     return name

@@ -1,4 +1,4 @@
-"""One process's way to a server, which can be cut and mended as a network's is."""
+"""The line of one process to a server, which can be cut and mended like a network."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -10,7 +10,7 @@ from gpuruntime.kube.transport import Request, Response, StreamResponse, Transpo
 
 
 class Line:
-    """What is sent while it is cut never arrives; streams that were open stay broken."""
+    """A request sent on a cut line never arrives; streams open at the cut stay broken."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -28,7 +28,7 @@ class Line:
         self._is_cut = False
 
     def hold(self) -> None:
-        """News of streams wait until the release; requests go on."""
+        """Hold back the chunks of streams until the release; requests go on."""
         self._flowing.clear()
 
     def release(self) -> None:
@@ -73,7 +73,7 @@ class _Stream:
         return self._inner.headers
 
     def break_off(self) -> None:
-        """What has arrived and was not read is lost."""
+        """Break the stream. Chunks that arrived and were not read are lost."""
         self._is_broken = True
         if self._wait is not None:
             self._wait.reschedule(asyncio.get_running_loop().time())

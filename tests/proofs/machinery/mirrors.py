@@ -1,4 +1,4 @@
-"""An informer over one test's ConfigMaps, what its handlers heard, and what it counted."""
+"""An informer over one test's ConfigMaps, with its announcements and counts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,14 +21,14 @@ SELECTOR = "of=machinery"
 
 
 class Brief(Random):
-    """Draws windows just long enough for the bookmark that comes two seconds before their end."""
+    """Draw windows just long enough for the bookmark two seconds before their end."""
 
     def randint(self, a: int, b: int) -> int:  # noqa: ARG002  # as the standard library has it
         return 4
 
 
 class Tally:
-    """Sums by name and by name with each label's value; `until` waits for one of them."""
+    """Sums by name, and by name with each label's value; `until` waits for one of them."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
@@ -53,7 +53,7 @@ class Tally:
 
 
 class Mirror:
-    """One process that follows the ConfigMaps of a namespace which carry the label."""
+    """A process that follows the labelled ConfigMaps of a namespace."""
 
     def __init__(self, line: Line, namespace: str, *, rng: Random | None = None) -> None:
         self.tally = Tally()
@@ -65,7 +65,7 @@ class Mirror:
             selection=Selection(namespace=namespace, label_selector=SELECTOR),
             meter=self.tally,
         )
-        # The values of each name in the order of their announcement; None is its deletion.
+        # The values of each name in the order of announcement; None stands for its deletion.
         self.heard: dict[str, list[str | None]] = {}
         self.informer.add_handler(self._hear)
 
@@ -74,12 +74,12 @@ class Mirror:
 
     @property
     def view(self) -> dict[str, str]:
-        """The value under each name."""
+        """Return the value of each name."""
         return {key.name: value_of(held) for key, held in self.informer.store.items()}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Entered once the first list was announced."""
+        """Run the informer. The context is entered once the first list was announced."""
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(self.informer.run(), name="informer")
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -108,7 +108,7 @@ async def make(client: Client, namespace: str, name: str, value: str = "1") -> C
 
 
 async def truth(client: Client, namespace: str) -> dict[str, str]:
-    """What the server has, in the form of a mirror's view."""
+    """Return the server's objects in the form of a mirror's view."""
     page = await client.list_page(
         CONFIG_MAPS, namespace=namespace, label_selector=SELECTOR, limit=0
     )

@@ -1,4 +1,4 @@
-"""A controller over informers brings objects to their wanted state, whatever comes between."""
+"""A controller over informers brings objects to their wanted state through all disturbances."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ ENDING = "-copy"
 
 
 class Copier:
-    """One process that keeps a copy of each original: made, changed and deleted with it."""
+    """A process that keeps a copy of each original: created, changed and deleted with it."""
 
     def __init__(self, line: Line, namespace: str) -> None:
         self.mirror = Mirror(line, namespace)
@@ -62,14 +62,14 @@ class Copier:
 
 
 def are_copied(objects: dict[str, str]) -> bool:
-    """Each original has its copy, and no copy is without its original."""
+    """Return whether each original has its copy, and each copy its original."""
     originals = {name for name in objects if not name.endswith(ENDING)}
     copies = {name + ENDING: objects[name] for name in originals}
     return objects == {name: objects[name] for name in originals} | copies
 
 
 async def settled(copier: Copier, user: Client, namespace: str, originals: dict[str, str]) -> None:
-    """The process sees the originals and their copies, and so does whoever asks the server."""
+    """Wait until the process shows these originals with their copies, as the server does."""
     await copier.mirror.until(
         lambda: are_copied(copier.mirror.view) and originals.items() <= copier.mirror.view.items()
     )
@@ -82,7 +82,7 @@ def copier(line: Line, namespace: str) -> Copier:
     return Copier(line, namespace)
 
 
-async def test_copies_come_change_and_go_with_their_originals(
+async def test_copies_are_created_changed_and_deleted_with_their_originals(
     copier: Copier, user: Client, namespace: str
 ) -> None:
     await make(user, namespace, "a")
@@ -95,7 +95,7 @@ async def test_copies_come_change_and_go_with_their_originals(
         await settled(copier, user, namespace, {"a": "2"})
 
 
-async def test_what_others_do_to_a_copy_is_mended(
+async def test_foreign_changes_of_a_copy_are_reverted(
     copier: Copier, user: Client, namespace: str
 ) -> None:
     await make(user, namespace, "a")
@@ -110,10 +110,10 @@ async def test_what_others_do_to_a_copy_is_mended(
         await settled(copier, user, namespace, {"a": "1"})
 
 
-async def test_a_stale_view_is_a_conflict_that_the_next_attempt_mends(
+async def test_a_stale_view_causes_a_conflict_that_the_next_attempt_resolves(
     copier: Copier, line: Line, user: Client, namespace: str
 ) -> None:
-    """The line holds the news back, so the guard of the write is all that knows better."""
+    """The line holds the events back, so only the guard of the write detects the change."""
     await make(user, namespace, "a")
     async with copier.running():
         await settled(copier, user, namespace, {"a": "1"})
@@ -127,7 +127,7 @@ async def test_a_stale_view_is_a_conflict_that_the_next_attempt_mends(
         await settled(copier, user, namespace, {"a": "2"})
 
 
-async def test_two_processes_that_do_the_same_work_end_with_one_truth(
+async def test_two_processes_with_the_same_work_converge(
     world: World, user: Client, namespace: str
 ) -> None:
     copiers = [Copier(await world.connect(), namespace) for _ in range(2)]
@@ -141,7 +141,7 @@ async def test_two_processes_that_do_the_same_work_end_with_one_truth(
             await settled(copier, user, namespace, wanted)
 
 
-async def test_work_goes_on_after_a_restart_of_the_server(
+async def test_work_continues_after_a_restart_of_the_server(
     copier: Copier, world: World, user: Client, namespace: str
 ) -> None:
     await make(user, namespace, "a")
@@ -154,7 +154,7 @@ async def test_work_goes_on_after_a_restart_of_the_server(
         await settled(copier, user, namespace, {"a": "2", "b": "1"})
 
 
-async def test_work_of_which_the_server_did_not_hear_is_tried_again(
+async def test_work_that_did_not_reach_the_server_is_retried(
     copier: Copier, line: Line, user: Client, namespace: str
 ) -> None:
     async with copier.running():

@@ -1,4 +1,4 @@
-"""Leaders come and go over one Lease, and at most one leads at any moment."""
+"""Leaders change over one Lease, and at most one leads at any moment."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ def key(namespace: str) -> Key:
 
 
 def elector(transport: Transport, key: Key, identity: str) -> Elector:
-    """Quicker than by default, so that a hand-over on a real clock takes seconds."""
+    """Options with shorter times than the defaults: a hand-over on a real clock takes seconds."""
     options = LeaseOptions(
         key=key,
         identity=identity,
@@ -42,7 +42,7 @@ def elector(transport: Transport, key: Key, identity: str) -> Elector:
 
 @asynccontextmanager
 async def running(one: Elector) -> AsyncIterator[asyncio.Task[None]]:
-    """Ends it cleanly; what it raised itself is for whoever awaits the task."""
+    """End the elector cleanly. Its own error is raised when the task is awaited."""
     task = asyncio.create_task(one.run(), name="elector")
     try:
         yield task
@@ -69,7 +69,7 @@ async def lost(task: asyncio.Task[None]) -> str:
     return str(caught.value)
 
 
-async def test_a_lease_is_made_released_and_taken_over(
+async def test_a_lease_is_created_released_and_taken_over(
     world: World, user: Client, key: Key
 ) -> None:
     for number, identity in enumerate(("first", "second")):
@@ -116,7 +116,7 @@ async def test_a_leader_that_is_cut_off_has_stopped_before_another_leads(
             assert not second.follows_clean_end
 
 
-async def test_a_leader_outlasts_a_short_absence_of_the_server(
+async def test_a_leader_survives_a_short_absence_of_the_server(
     line: Line, user: Client, key: Key
 ) -> None:
     one = elector(line, key, "first")
@@ -159,7 +159,7 @@ async def test_a_lease_deleted_under_its_leader_is_created_again(
         assert (await user.get(LEASES, key)).spec.holderIdentity == "first"
 
 
-async def test_of_many_electors_one_leads(world: World, key: Key) -> None:
+async def test_only_one_of_many_electors_leads(world: World, key: Key) -> None:
     electors = [elector(await world.connect(), key, f"e{number}") for number in range(5)]
     async with AsyncExitStack() as stack:
         for one in electors:

@@ -1,4 +1,4 @@
-"""Events arrive, are counted up, and come again when they are gone."""
+"""Events arrive, are counted, and are created again after they were deleted."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def said(user: Client, namespace: str, name: str = "thing") -> list[Event]
     return list(page.items)
 
 
-async def test_an_event_is_made_and_counted_up(
+async def test_an_event_is_created_and_counted(
     line: Line, user: Client, namespace: str, tally: Tally
 ) -> None:
     async with recording(line, tally) as recorder:
@@ -55,7 +55,7 @@ async def test_an_event_is_made_and_counted_up(
     assert (event.reason, event.type, event.count) == ("Tested", "Warning", 2)
 
 
-async def test_an_event_that_was_removed_is_made_anew(
+async def test_a_deleted_event_is_created_again(
     line: Line, user: Client, namespace: str, tally: Tally
 ) -> None:
     async with recording(line, tally) as recorder:
@@ -69,7 +69,7 @@ async def test_an_event_that_was_removed_is_made_anew(
     assert event.count == 1
 
 
-async def test_an_event_that_the_server_refuses_holds_up_no_other(
+async def test_an_event_that_the_server_rejects_delays_no_other(
     line: Line, user: Client, namespace: str, tally: Tally
 ) -> None:
     async with recording(line, tally) as recorder:
@@ -81,7 +81,7 @@ async def test_an_event_that_the_server_refuses_holds_up_no_other(
     assert event.message == "kept"
 
 
-async def test_an_event_outlasts_an_absence_of_the_server(
+async def test_an_event_survives_an_absence_of_the_server(
     line: Line, user: Client, namespace: str, tally: Tally
 ) -> None:
     async with recording(line, tally) as recorder:

@@ -1,4 +1,4 @@
-"""An informer mirrors its server through windows, outages and a history that is forgotten."""
+"""An informer mirrors its server through windows, outages and a forgotten history."""
 
 import asyncio
 from random import Random
@@ -30,7 +30,7 @@ async def fill(client: Client, namespace: str, count: int) -> None:
 
 
 async def change_all(user: Client, namespace: str) -> None:
-    """Of a, b and c, which are there, one stays; d comes."""
+    """Change a, delete b, keep c and create d."""
     await user.patch(CONFIG_MAPS, Key(namespace, "a"), changed_to("2"))
     await user.delete(CONFIG_MAPS, Key(namespace, "b"))
     await make(user, namespace, "d")
@@ -59,7 +59,7 @@ async def test_more_than_a_page_is_listed_and_then_followed_by_events(
         assert mirror.tally.of("kube_requests_total list") == 2
 
 
-async def test_objects_come_and_go_with_their_label(
+async def test_objects_enter_and_leave_a_mirror_with_their_label(
     mirror: Mirror, user: Client, namespace: str
 ) -> None:
     await user.create(CONFIG_MAPS, body("a", "1", of="others"), namespace=namespace)
@@ -72,7 +72,7 @@ async def test_objects_come_and_go_with_their_label(
         assert mirror.heard == {"a": ["1", None]}
 
 
-async def test_a_write_of_its_own_is_seen_at_once_and_announced_once(
+async def test_an_own_write_is_visible_at_once_and_announced_once(
     mirror: Mirror, namespace: str
 ) -> None:
     made = await make(mirror.client, namespace, "a")
@@ -84,7 +84,7 @@ async def test_a_write_of_its_own_is_seen_at_once_and_announced_once(
         assert mirror.heard == {"a": ["1", "2"]}
 
 
-async def test_what_was_deleted_is_not_brought_back_by_the_late_answer_to_its_write(
+async def test_a_deleted_object_is_not_revived_by_the_late_answer_to_its_write(
     mirror: Mirror, user: Client, namespace: str
 ) -> None:
     made = await make(user, namespace, "a")
@@ -95,7 +95,7 @@ async def test_what_was_deleted_is_not_brought_back_by_the_late_answer_to_its_wr
         assert not mirror.informer.write_through(written)
 
 
-async def test_catching_up_ends_with_everything_that_was_written_before(
+async def test_catching_up_covers_everything_written_before(
     mirror: Mirror, user: Client, namespace: str
 ) -> None:
     async with mirror.running():
@@ -119,10 +119,10 @@ async def test_a_window_that_ends_is_resumed_without_another_list(
         assert mirror.tally.of("kube_requests_total list") == 1
 
 
-async def test_bookmarks_carry_an_informer_past_what_it_does_not_select(
+async def test_bookmarks_advance_an_informer_past_objects_it_does_not_select(
     line: Line, user: Client, namespace: str
 ) -> None:
-    """The real server sends one only if there was news since the window was opened."""
+    """The real server sends a bookmark only if anything changed since the window was opened."""
     mirror = Mirror(line, namespace, rng=Brief())
     async with mirror.running():
         await make(user, namespace, "a")
@@ -137,7 +137,7 @@ async def test_bookmarks_carry_an_informer_past_what_it_does_not_select(
         assert mirror.heard == {"a": ["1"]}
 
 
-async def test_what_changed_while_it_was_cut_off_is_heard_once(
+async def test_changes_during_an_outage_are_announced_once(
     mirror: Mirror, line: Line, user: Client, namespace: str
 ) -> None:
     await fill_abc(user, namespace)
@@ -161,7 +161,7 @@ async def test_a_restart_of_the_server_loses_nothing(
         assert mirror.heard == ALL_CHANGES_HEARD
 
 
-async def test_a_forgotten_version_leads_to_a_list_that_tells_only_what_differs(
+async def test_a_forgotten_version_leads_to_a_list_that_announces_only_differences(
     mirror: Mirror, world: World, line: Line, user: Client, namespace: str
 ) -> None:
     await fill_abc(user, namespace)
@@ -180,7 +180,7 @@ async def fill_abc(user: Client, namespace: str) -> None:
         await make(user, namespace, name)
 
 
-async def test_two_informers_under_many_writers_end_with_what_the_server_has(
+async def test_two_informers_under_many_writers_end_with_the_servers_objects(
     world: World, namespace: str
 ) -> None:
     mirrors = [Mirror(await world.connect(), namespace) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Watch windows one after the other: nothing is lost between them, and nothing comes twice."""
+"""Consecutive watch windows lose nothing between them, and repeat nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def window(line: Transport, namespace: str, version: str, *, rng: Random | None 
 async def changes(
     events: AsyncIterator[Change[ConfigMap] | Bookmark], count: int
 ) -> list[tuple[str, str, str]]:
-    """Type, name and value of the next ones."""
+    """Return type, name and value of the next events."""
     told: list[tuple[str, str, str]] = []
     async with asyncio.timeout(DEADLINE_SECONDS):
         while len(told) < count:
@@ -47,7 +47,7 @@ def version_of(held: ConfigMap) -> str:
     return held.metadata.resourceVersion
 
 
-async def test_a_window_tells_what_came_after_its_version_in_order(
+async def test_a_window_sends_the_changes_after_its_version_in_order(
     line: Line, user: Client, namespace: str
 ) -> None:
     made = await make(user, namespace, "a")
@@ -59,10 +59,10 @@ async def test_a_window_tells_what_came_after_its_version_in_order(
     assert told == [("ADDED", "b", "1"), ("MODIFIED", "a", "2"), ("DELETED", "a", "2")]
 
 
-async def test_windows_that_follow_each_other_tell_each_change_once(
+async def test_consecutive_windows_send_each_change_once(
     line: Line, user: Client, namespace: str
 ) -> None:
-    """Writes go on while one window ends and before the next begins."""
+    """Writes go on between the end of one window and the beginning of the next."""
     made = await make(user, namespace, "a", "0")
     told: list[str] = []
     version, windows = version_of(made), 0
@@ -85,7 +85,7 @@ async def test_windows_that_follow_each_other_tell_each_change_once(
     assert windows > 1
 
 
-async def test_a_bookmark_names_a_version_to_go_on_from(
+async def test_a_bookmark_names_a_version_to_continue_from(
     line: Line, user: Client, namespace: str
 ) -> None:
     made = await make(user, namespace, "a")
@@ -100,7 +100,7 @@ async def test_a_bookmark_names_a_version_to_go_on_from(
         assert await changes(events, 1) == [("ADDED", "b", "1")]
 
 
-async def test_a_window_on_a_line_that_is_cut_breaks_and_the_next_goes_on(
+async def test_a_window_on_a_cut_line_breaks_and_the_next_one_continues(
     line: Line, user: Client, namespace: str
 ) -> None:
     made = await make(user, namespace, "a")
@@ -117,7 +117,7 @@ async def test_a_window_on_a_line_that_is_cut_breaks_and_the_next_goes_on(
 async def test_a_restart_of_the_server_ends_every_window(
     world: World, line: Line, user: Client, namespace: str
 ) -> None:
-    """In order or by an error of its line: either way whoever waits goes on."""
+    """A window ends in order or by an error of its line; either way the next one continues."""
     made = await make(user, namespace, "a")
     async with asyncio.timeout(DEADLINE_SECONDS):
         try:
@@ -143,7 +143,7 @@ async def test_a_window_from_a_forgotten_version_is_expired(
             await changes(events, 1)
 
 
-async def test_a_kind_that_nobody_serves_has_no_windows(line: Line) -> None:
+async def test_a_kind_that_is_not_served_has_no_windows(line: Line) -> None:
     unknown = Resource(
         group="nowhere.example.com", version="v1", kind="T", plural="ts", type=ConfigMap
     )

@@ -1,4 +1,4 @@
-"""The servers that the machinery runs against: ways to each, and its absence for a moment."""
+"""The servers under test, lines to each of them, and short outages."""
 
 import asyncio
 import json
@@ -30,14 +30,14 @@ def now() -> datetime:
 
 @attrs.frozen(kw_only=True)
 class World:
-    """A restart ends every open stream; one that forgets leaves no earlier version to read."""
+    """A restart ends every open stream. If it forgets, no earlier version can be read."""
 
     open_transport: Callable[[], Awaitable[Transport]]
     restart: Callable[[bool], Awaitable[None]]
     lines: list[Line] = attrs.field(factory=list)
 
     async def connect(self) -> Line:
-        """A way of its own for each process that the test plays."""
+        """Open a separate line for each process that the test plays."""
         line = Line(await self.open_transport())
         self.lines.append(line)
         return line
@@ -92,7 +92,7 @@ async def real(plane: ControlPlane) -> AsyncIterator[World]:
 async def http_transports(
     kubeconfig: Path,
 ) -> AsyncIterator[Callable[[], Awaitable[Transport]]]:
-    """Each with connections of its own, which end with the context."""
+    """Yield an opener of transports with their own connections, which end with the context."""
     async with AsyncExitStack() as stack:
 
         async def open_transport() -> Transport:

@@ -1,4 +1,4 @@
-"""Where a real Prometheus comes from: the distribution's package, unpacked and not installed."""
+"""A real Prometheus: the distribution's package, unpacked and not installed."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ PROGRAMS: Final = ("prometheus", "promtool")
 
 
 def find() -> Path:
-    """The folder that holds both programs, if there is one already."""
+    """Return the folder with both programs. Raise MissingBinariesError if there is none yet."""
     if not _folder().is_dir():
         raise MissingBinariesError(
             "no prometheus is unpacked yet: run `nox -s cluster`, which fetches it with apt-get"
@@ -39,7 +39,7 @@ def find_or_unpack() -> Path:
 
 
 def _download(work: Path) -> Path:
-    """A machine that never asked for a package has no list of them yet."""
+    """Download the package. A fresh machine has no package lists, so update them if needed."""
     command = ["apt-get", "download", "-q", PACKAGE]
     try:
         _run(command, work)

@@ -1,10 +1,10 @@
 # ruff: noqa: E501 - a series is one line
-"""For each alert, series in which it fires; and those of an installation that is well."""
+"""The series that make each alert fire, and those of a healthy installation."""
 
 from typing import Final
 
 MINUTES: Final = 120
-# Of one pod of each role.
+# Labels of one pod of each role.
 MANAGER: Final = 'namespace="n",pod="manager-0",instance="m:8081"'
 API: Final = 'namespace="n",pod="api-0",instance="a:8081"'
 ACTIVATOR: Final = 'namespace="n",pod="activator-0",instance="c:8081"'
@@ -16,12 +16,12 @@ def always(value: float) -> str:
 
 
 def growing(by: float) -> str:
-    """In a minute."""
+    """Return a series that grows by this amount each minute."""
     return f"0+{by}x{MINUTES}"
 
 
 def slow(name: str, labels: str, *, bound: str) -> dict[str, str]:
-    """A histogram of which everything took longer than the bound."""
+    """Return a histogram in which every observation exceeds the bound."""
     return {
         f'{name}{{{labels},le="{bound}"}}': always(0),
         f'{name}{{{labels},le="3600.0"}}': growing(60),
@@ -66,7 +66,7 @@ HEALTHY: Final[dict[str, str]] = {
     f'gpuruntime_claims_total{{{API},outcome="insufficient_capacity"}}': always(3),
     f'gpuruntime_stock_units{{{MANAGER},spec="a",state="available"}}': always(3),
     f'gpuruntime_stock_wanted{{{MANAGER},spec="a"}}': always(5),
-    # Used up, and nobody wants it back.
+    # This stock is used up and not to be refilled.
     f'gpuruntime_stock_units{{{MANAGER},spec="b",state="available"}}': always(0),
     f'gpuruntime_stock_wanted{{{MANAGER},spec="b"}}': always(0),
     f'gpuruntime_stock_units{{{MANAGER},spec="a",state="failed"}}': always(0),
@@ -81,7 +81,7 @@ HEALTHY: Final[dict[str, str]] = {
     **quick("gpuruntime_unit_stage_seconds_bucket", f'{MANAGER},stage="total"'),
 }
 
-# What differs from the healthy ones; nothing at all is `None`.
+# The difference from the healthy series; `None` stands for no series at all.
 FIRING: Final[dict[str, dict[str, str] | None]] = {
     "GpuruntimeManagerWithoutLeader": None,
     "GpuruntimeActivatorWithoutLeader": {
@@ -151,7 +151,7 @@ FIRING: Final[dict[str, dict[str, str] | None]] = {
     },
     "GpuruntimeResultsNotStored": {f"gpuruntime_results_store_up{{{RESULTS}}}": always(0)},
 }
-# A healthy series that a slow one takes the place of.
+# The healthy series that a slow one replaces.
 INSTEAD: Final = {
     "GpuruntimeLoopLag": "gpuruntime_loop_lag_seconds_bucket",
     "GpuruntimeClaimsSlow": "gpuruntime_claim_seconds_bucket",
@@ -160,7 +160,7 @@ INSTEAD: Final = {
 
 
 def series_of(alert: str) -> dict[str, str]:
-    """Everything as it should be, but for what the alert is about."""
+    """Return healthy series except those that the alert is about."""
     bad = FIRING[alert]
     if bad is None:
         return {}

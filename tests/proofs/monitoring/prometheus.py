@@ -18,7 +18,7 @@ from tests.proofs.monitoring import binaries
 from tests.proofs.monitoring.rules import groups
 
 SCRAPE_SECONDS = 1
-# The port of its own choice; other lines repeat what it was asked for.
+# The line with the port that it chose; other lines repeat the requested one.
 LISTENS = re.compile(r"tls_config\.go.* address=(\S+)")
 
 
@@ -27,7 +27,7 @@ class Prometheus:
     address: str
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
-        """The instant vector as it is now; what cannot be evaluated is an error."""
+        """Return the current instant vector. An invalid expression is an error."""
         query = urllib.parse.urlencode({"query": expression})
         answer = self._get(f"/api/v1/query?{query}")
         assert answer["resultType"] == "vector", expression
@@ -35,7 +35,7 @@ class Prometheus:
         return found
 
     def rules(self) -> dict[str, str]:
-        """By its name, the health of each rule."""
+        """Return the health of each rule by its name."""
         found = self._get("/api/v1/rules")["groups"]
         return {rule["name"]: rule["health"] for group in found for rule in group["rules"]}
 
@@ -45,7 +45,7 @@ class Prometheus:
 
 
 def promtool(*arguments: str) -> str:
-    """What it says; a failure is an error with its words."""
+    """Return promtool's output. If it fails, assert with its output."""
     command = [str(binaries.find() / "promtool"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +60,7 @@ def write_rules(folder: Path) -> Path:
 
 @contextmanager
 def prometheus(folder: Path, targets: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Scrapes these operations listeners, by the names of their pods; ends with the block."""
+    """Run a Prometheus that scrapes these operations listeners, given by pod name."""
     config = folder / "prometheus.yaml"
     config.write_text(yaml.safe_dump(_configuration(write_rules(folder), targets)))
     log = folder / "prometheus.log"
@@ -85,7 +85,7 @@ def prometheus(folder: Path, targets: Mapping[str, str]) -> Iterator[Prometheus]
 
 
 def _configuration(rules: Path, targets: Mapping[str, str]) -> dict[str, Any]:
-    """With the labels that the PodMonitor gives."""
+    """Return the configuration, with the labels that the PodMonitor would give."""
     return {
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": "1s"},
         "rule_files": [str(rules)],

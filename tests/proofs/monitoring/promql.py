@@ -1,4 +1,4 @@
-"""What an expression of Prometheus asks for: its metrics, with the labels that it names."""
+"""The metrics of a Prometheus expression, with the labels that it names."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|[a-zA-Z_:][\w:]*|\d[\w.]*|=~|!~|!=|==|>=|<=|[-+*/%^=<>{}()\[\],]|\S'
 )
 NAME = re.compile(r"[a-zA-Z_:][\w:]*")
-# A name before one of these is that of a function.
+# A name before one of these belongs to a function.
 CALLS = (["("], ["by"], ["without"])
 GROUPING = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 WORDS = frozenset({"and", "or", "unless", "offset", "bool"})
@@ -23,7 +23,7 @@ class Matcher:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Those that it names, of an alternative each."""
+        """Return the named values, one for each alternative."""
         return tuple(self.value.split("|")) if self.sign.endswith("~") else (self.value,)
 
 
@@ -40,7 +40,7 @@ class Selector:
 @attrs.frozen
 class Expression:
     selectors: tuple[Selector, ...]
-    # The labels that results are grouped or matched by.
+    # The labels by which results are grouped or matched.
     grouped: frozenset[str]
 
 

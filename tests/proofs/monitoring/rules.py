@@ -11,7 +11,7 @@ import yaml
 from gpuruntime.models.encoding.json import JsonObject
 
 FOLDER = Path(__file__).parents[3] / "manifests" / "monitoring"
-# What Grafana puts into a query, as a Prometheus takes it.
+# Values for the variables that Grafana puts into a query.
 RATE_INTERVAL = ("$__rate_interval", "5m")
 
 
@@ -25,14 +25,14 @@ class Alert:
 
 @attrs.frozen
 class Query:
-    """Of one panel of the dashboard."""
+    """An expression in one panel of the dashboard."""
 
     panel: str
     expression: str
 
 
 def groups() -> JsonObject:
-    """The rules as Prometheus itself reads them from a file."""
+    """Return the rules in the form that Prometheus reads from a file."""
     spec: JsonObject = yaml.safe_load((FOLDER / "rules.yaml").read_text())["spec"]
     return spec
 

@@ -1,4 +1,4 @@
-"""The component as kustomize makes it, under an overlay of one's own."""
+"""The component as kustomize builds it, under an operator's own overlay."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 
 
 def built(folder: Path, *resources: str) -> dict[tuple[str, str], Any]:
-    """By kind and name, with these folders of the manifests and the component."""
+    """Return the built objects by kind and name, from these folders and the component."""
     overlay = {
         "resources": [os.path.relpath(FOLDER.parent / each, folder) for each in resources],
         "components": [os.path.relpath(FOLDER, folder)],
@@ -32,7 +32,7 @@ def built(folder: Path, *resources: str) -> dict[tuple[str, str], Any]:
 
 
 @pytest.mark.parametrize("resources", [(), ("control-plane",), ("control-plane", "serverless")])
-def test_it_brings_its_own_to_whatever_is_installed(
+def test_the_component_adds_its_objects_to_any_overlay(
     tmp_path: Path, resources: tuple[str, ...]
 ) -> None:
     documents = built(tmp_path.resolve(), *resources)

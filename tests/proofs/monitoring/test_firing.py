@@ -1,4 +1,4 @@
-"""The rules by Prometheus' own promtool: they are sound, each can fire, and none without cause."""
+"""Prometheus' own promtool checks the rules: they are sound, can fire, and never without cause."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 
 
 def story(series: dict[str, str], *, minute: int, said: dict[str, float]) -> Any:
-    """`said` are expressions with the one value that each has at that minute."""
+    """Return a test for promtool; `said` maps expressions to their value at that minute."""
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
@@ -53,14 +53,14 @@ def test_there_is_a_cause_for_every_alert() -> None:
     assert FIRING.keys() == {alert.name for alert in alerts()}
 
 
-def test_every_alert_fires_when_it_has_cause_to(tmp_path: Path) -> None:
+def test_every_alert_fires_with_its_cause(tmp_path: Path) -> None:
     stories = [
         story(series_of(name), minute=MINUTES - 30, said={firing(name): 1}) for name in FIRING
     ]
     tell(tmp_path, *stories)
 
 
-def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
+def test_no_alert_fires_on_a_healthy_installation(tmp_path: Path) -> None:
     quiet = {"count(ALERTS) or vector(0)": 0.0}
     stories = [story(HEALTHY, minute=minute, said=quiet) for minute in (45, 100)]
     tell(tmp_path, *stories)

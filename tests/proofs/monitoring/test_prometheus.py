@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes the whole product: what it is asked, it can answer."""
+"""A real Prometheus scrapes the whole product and can evaluate each rule and query."""
 
 import re
 import tempfile
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 POOL = {"operationID": "pool", "name": "pool", "specName": "a1", "replicas": 3}
 ECHO = ["python", "-m", "gpuruntime.framework.echo"]
 OPERATIONS = re.compile(r'"address": "(http://[^"]+)", "event": "operations listening"')
-# Of what does not happen here, with the reason.
+# Series that do not occur here, with the reason.
 SILENT = {
     'code=~"5..': "no request fails",
     'cause!="ended"': "no watch breaks off",
@@ -35,7 +35,7 @@ def is_silent(text: str) -> bool:
 
 
 def work(dev: Process) -> None:
-    """Whatever the dashboard shows, once: stock, a unit, a storage, a function and its calls."""
+    """Cause all that the dashboard shows, once: stock, a unit, a storage, a function, a call."""
     caller = Caller(dev.address)
     assert caller.post("/operator/stockpools", POOL).status == 202
     caller.until("/gpu-units?lifecycle=stock&phase=Ready", lambda units: len(units) == 3)
@@ -58,7 +58,7 @@ def call(caller: Caller) -> None:
 
 @pytest.fixture(scope="module")
 def scraped() -> Iterator[Prometheus]:
-    """After work of which some came while it was watched: growth has a beginning and an end."""
+    """Scrape a product before and after some of its work, so that growth has two ends."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prometheus-")))
         dev = stack.enter_context(programs(folder)).dev()
@@ -84,7 +84,7 @@ def test_the_rules_are_evaluated_without_an_error(scraped: Prometheus) -> None:
 
 @pytest.mark.parametrize("text", sorted({query.expression for query in queries()}))
 def test_a_query_of_the_dashboard_has_an_answer(scraped: Prometheus, text: str) -> None:
-    """Of what has only begun the growth is known at the next scrape."""
+    """The growth of a new series is known at the next scrape only."""
     if is_silent(text):
         scraped.ask(text)
     else:
@@ -92,10 +92,10 @@ def test_a_query_of_the_dashboard_has_an_answer(scraped: Prometheus, text: str) 
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
-def test_what_an_alert_looks_at_is_there(scraped: Prometheus, alert: Alert) -> None:
+def test_every_series_of_an_alert_exists(scraped: Prometheus, alert: Alert) -> None:
     for selector in parse(alert.expression).selectors:
         assert scraped.ask(str(selector)) or is_silent(str(selector)), selector
 
 
-def test_nothing_is_wrong_with_a_product_that_is_well(scraped: Prometheus) -> None:
+def test_no_alert_fires_on_a_healthy_product(scraped: Prometheus) -> None:
     assert scraped.ask('ALERTS{alertstate="firing"}') == []

@@ -1,4 +1,4 @@
-"""Alerts and dashboard ask only for what the roles tell, and every alert is explained."""
+"""Alerts and dashboard use only metrics that the roles report, and every alert is explained."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from gpuruntime.telemetry.metrics import CATALOGUE
 from tests.proofs.monitoring.promql import Matcher, Selector, parse
 from tests.proofs.monitoring.rules import FOLDER, Alert, alerts, dashboard, queries
 
-# What Prometheus adds to whatever it scrapes.
+# Labels and metrics that Prometheus adds to each target.
 TARGET = frozenset({"namespace", "pod", "instance", "job"})
 PROCESS = frozenset(
     {
@@ -28,7 +28,7 @@ EXPRESSIONS = sorted(
 
 
 def series() -> dict[str, Metric]:
-    """By the names under which they are asked for."""
+    """Return the metrics by the names under which queries find them."""
     suffixes = ("_bucket", "_count", "_sum")
     return {
         metric.full_name + suffix: metric
@@ -45,13 +45,13 @@ def labels_of(selector: Selector) -> frozenset[str]:
 
 
 def is_possible(selector: Selector, matcher: Matcher) -> bool:
-    """Whether a label whose values are all known can have what is asked of it."""
+    """Return whether the label may have the value; True if its values are not all known."""
     [label] = (each for each in series()[selector.metric].labels if each.name == matcher.label)
     return not label.known or label.known.issuperset(matcher.values)
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_an_expression_asks_for_what_the_catalogue_has(text: str) -> None:
+def test_an_expression_uses_only_metrics_and_labels_of_the_catalogue(text: str) -> None:
     expression = parse(text)
     assert expression.selectors
     for selector in expression.selectors:
@@ -63,7 +63,7 @@ def test_an_expression_asks_for_what_the_catalogue_has(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_a_counter_is_asked_for_by_its_growth_and_a_gauge_by_its_value(text: str) -> None:
+def test_a_counter_is_queried_by_its_growth_and_a_gauge_by_its_value(text: str) -> None:
     for selector in parse(text).selectors:
         metric = series().get(selector.metric)
         if metric is None:
@@ -74,7 +74,7 @@ def test_a_counter_is_asked_for_by_its_growth_and_a_gauge_by_its_value(text: str
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
-def test_an_alert_says_what_it_is_and_where_it_is_explained(alert: Alert) -> None:
+def test_an_alert_has_a_summary_and_a_link_to_its_explanation(alert: Alert) -> None:
     assert alert.severity in {"critical", "warning"}
     assert alert.annotations.keys() == {"summary", "description", "runbook"}
     assert alert.annotations["runbook"] == f"docs/alerts.md#{alert.name.lower()}"
@@ -83,7 +83,7 @@ def test_an_alert_says_what_it_is_and_where_it_is_explained(alert: Alert) -> Non
         assert part in section
 
 
-def test_the_page_explains_no_other_alerts_and_each_is_there_once() -> None:
+def test_the_page_explains_each_alert_once_and_no_others() -> None:
     names = [alert.name for alert in alerts()]
     assert re.findall(r"^## (\w+)$", PAGE, re.MULTILINE) == sorted(
         re.findall(r"^## (\w+)$", PAGE, re.MULTILINE), key=names.index
@@ -92,18 +92,18 @@ def test_the_page_explains_no_other_alerts_and_each_is_there_once() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"gpuruntime_\w+", PAGE))))
-def test_what_the_page_tells_to_look_at_is_there(name: str) -> None:
+def test_the_metrics_that_the_page_refers_to_exist(name: str) -> None:
     assert name in series().keys() | {metric.full_name for metric in CATALOGUE}
 
 
-def test_the_component_brings_what_is_in_its_folder() -> None:
+def test_the_component_contains_every_file_of_its_folder() -> None:
     component = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     assert component["kind"] == "Component"
     files = {*component["resources"], "dashboard.json", "kustomization.yaml"}
     assert files == {path.name for path in FOLDER.iterdir()}
 
 
-def test_the_monitor_finds_every_role_that_the_manifests_bring() -> None:
+def test_the_monitor_selects_every_role_of_the_manifests() -> None:
     monitor = yaml.safe_load((FOLDER / "pod-monitor.yaml").read_text())["spec"]
     wanted = monitor["selector"]["matchLabels"]
     [endpoint] = monitor["podMetricsEndpoints"]
@@ -126,7 +126,7 @@ def deployment(path: Path) -> Any:
     return found
 
 
-def test_panels_of_the_dashboard_have_ids_of_their_own_and_do_not_overlap() -> None:
+def test_dashboard_panels_have_unique_ids_and_do_not_overlap() -> None:
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = [panel["gridPos"] for panel in panels]

@@ -1,4 +1,4 @@
-"""What stands between a process and its cluster: a load balancer, on command."""
+"""A controllable load balancer between a process and its cluster."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from gpuruntime.models.encoding import codec
 
 
 def status(code: int, reason: str) -> Response:
-    """A refusal in the API server's own words."""
+    """Return a refusal as the API server writes it."""
     body = codec.encode(
         {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": "no"}
     )
@@ -21,7 +21,7 @@ def status(code: int, reason: str) -> Response:
 
 
 class Gate:
-    """Watches end when it is shut; it then answers by itself, whatever is asked for."""
+    """A shut gate ends watches and answers every request by itself."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -30,7 +30,7 @@ class Gate:
         self._waiting: dict[asyncio.Timeout, str] = {}
 
     def shut(self, answer: Response, path: str = "") -> None:
-        """For those requests alone whose path has the pattern."""
+        """Shut the gate for requests whose path matches the pattern."""
         self._answer, self._path = answer, re.compile(path)
         for waiting, asked in self._waiting.items():
             if self._path.search(asked):

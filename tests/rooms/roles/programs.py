@@ -1,4 +1,4 @@
-"""The program as processes beside a test, each with a configuration file of its own."""
+"""The program as processes beside a test, each with its own configuration file."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from tests.proofs.real_cluster.processes import Keeper
 from tests.proofs.real_cluster.product import NOWHERE, Process
 
 ANY_PORT = "127.0.0.1:0"
-# The last line that dev says when everything is up.
+# The last line that dev prints when all roles are up.
 UP = "gpu-units/demo\n"
 
 
@@ -28,7 +28,7 @@ class Programs:
     def start(
         self, role: str, *flags: str, on_path: Path | None = None, **settings: Any
     ) -> Process:
-        """On free ports, unless the settings say otherwise; with a folder before the PATH."""
+        """Start a role, by default on free ports. `on_path` is a folder ahead of the PATH."""
         self._count += 1
         name = f"{role}-{self._count}"
         config = self.folder / f"{name}.yaml"
@@ -40,7 +40,7 @@ class Programs:
         return Process(self._keeper, name, self.folder / f"{name}.log", argv)
 
     def cluster(self) -> Path:
-        """The embedded cluster without a role on it: its kubeconfig."""
+        """Start the embedded cluster without any role. Return its kubeconfig."""
         process = self.start("dev", "--only", "cluster")
         return Path(said(process, "kubeconfig"))
 
@@ -52,7 +52,7 @@ class Programs:
 
 @contextmanager
 def programs(folder: Path) -> Iterator[Programs]:
-    """What was started ends with the block, whatever it was doing."""
+    """Yield a starter of programs. All that it started ends with the block."""
     keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-roles-")), NOWHERE)
     try:
         yield Programs(keeper, folder)
@@ -61,14 +61,14 @@ def programs(folder: Path) -> Iterator[Programs]:
 
 
 def said(process: Process, word: str) -> str:
-    """What dev tells a person under this word."""
+    """Return what dev prints after this word."""
     text = wait_for(process, f"{word} ")
     line = next(line for line in text.splitlines() if line.startswith(f"{word} "))
     return line.split()[1]
 
 
 def wait_for(process: Process, words: str) -> str:
-    """The log as soon as these words are in it."""
+    """Wait until the log contains these words. Return the log."""
     text = eventually_blocking(
         process.log.read_text,
         lambda text: words in text or process.has_ended,

@@ -1,4 +1,4 @@
-"""The role of the activator: what it refuses, and that of two only the leader acts."""
+"""The activator role: the configurations that it rejects, and that only the leader acts."""
 
 import asyncio
 from itertools import count
@@ -75,16 +75,16 @@ class Replica:
 
     @property
     def written(self) -> list[str]:
-        """But for the Lease."""
+        """Return the writes except those of the Lease."""
         return [each for each in self.transport.written() if "/leases" not in each]
 
 
-def test_without_a_broker_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_an_activator_without_a_broker_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nats.url is empty: say where the broker is"):
         ActivatorRole(settings(tmp_path))
 
 
-async def test_of_two_only_the_leader_acts_and_the_other_goes_on_after_it(
+async def test_only_the_leading_activator_acts_and_the_other_takes_over_after_it(
     shared: Broker, tmp_path: Path
 ) -> None:
     cluster = Cluster()

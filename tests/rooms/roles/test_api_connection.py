@@ -1,4 +1,4 @@
-"""How the api stands to its cluster, as its mirrors hear of it."""
+"""The api's view of its cluster follows from what its mirrors receive."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def serving(*unreachable: str) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def gated() -> AsyncIterator[tuple[Api, Gate]]:
-    """An api whose caches are full, and what stands between it and its cluster."""
+    """Run an api with full caches and a gate between it and its cluster."""
     cluster = EmbeddedCluster(now=wall_clock)
     await install(Client(cluster.transport), SETTINGS)
     gate = Gate(cluster.transport)
@@ -83,7 +83,7 @@ async def health(api: Api) -> Any:
 
 
 async def reads(api: Api) -> int:
-    """The status of a list that comes from a cache."""
+    """Return the status of a list that is read from a cache."""
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{api.address}/api/v1/operator/stockpools") as answer,
@@ -91,7 +91,7 @@ async def reads(api: Api) -> int:
         return answer.status
 
 
-async def test_one_mirror_that_waits_to_try_again_is_no_lost_cluster() -> None:
+async def test_a_single_mirror_that_waits_for_its_retry_is_no_lost_cluster() -> None:
     async with serving("stockpools") as api:
         view = await health(api)
         assert view["kubernetesConnected"]
@@ -99,7 +99,7 @@ async def test_one_mirror_that_waits_to_try_again_is_no_lost_cluster() -> None:
         assert "no connection" in view["kubernetesError"]
 
 
-async def test_a_cluster_that_no_mirror_hears_of_is_away() -> None:
+async def test_a_cluster_that_no_mirror_reaches_is_disconnected() -> None:
     async with serving("") as api:
         view = await health(api)
         assert not view["kubernetesConnected"]
@@ -107,7 +107,7 @@ async def test_a_cluster_that_no_mirror_hears_of_is_away() -> None:
 
 
 @pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
-async def test_a_cluster_that_answers_and_refuses_everything_is_away(answer: Response) -> None:
+async def test_a_cluster_that_refuses_every_request_is_disconnected(answer: Response) -> None:
     async with gated() as (api, gate):
         gate.shut(answer)
         await asyncio.sleep(LONGEST_SILENCE_SECONDS - 5)
@@ -125,7 +125,7 @@ async def test_a_cluster_that_answers_and_refuses_everything_is_away(answer: Res
         assert await reads(api) == 200
 
 
-async def test_what_one_mirror_holds_is_not_told_as_new_for_long() -> None:
+async def test_the_content_of_a_failing_mirror_is_not_served_for_long() -> None:
     async with gated() as (api, gate):
         gate.shut(FORBIDDEN, "stockpools")
         await asyncio.sleep(LONGEST_DELAY_SECONDS)
@@ -142,7 +142,7 @@ async def test_what_one_mirror_holds_is_not_told_as_new_for_long() -> None:
         assert await reads(api) == 200
 
 
-async def test_one_refusal_is_never_too_long_however_often_the_mirror_failed_before() -> None:
+async def test_a_single_refusal_never_makes_a_mirror_stale_despite_earlier_failures() -> None:
     async with gated() as (api, gate):
         gate.shut(UNAVAILABLE, "stockpools")
         await asyncio.sleep(600)

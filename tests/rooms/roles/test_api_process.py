@@ -1,4 +1,4 @@
-"""The program `gpuruntime api`: how it starts, stands without a cluster, and stops."""
+"""The program `gpuruntime api`: its start, its behaviour without a cluster, and its stop."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ def connection(api: Process) -> socket.socket:
 
 
 def half_a_request(api: Process) -> socket.socket:
-    """One in hand: its other half is to come."""
+    """Send half of a request, so that it stays in progress."""
     caller = connection(api)
     caller.sendall(
         b"POST /api/v1/gpu-units HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\n"
@@ -67,7 +67,7 @@ def half_a_request(api: Process) -> socket.socket:
     return caller
 
 
-def test_off_it_is_ready_at_once_and_never_tries(program: Programs) -> None:
+def test_an_api_with_kubernetes_off_is_ready_at_once_and_never_connects(program: Programs) -> None:
     api = program.start("api", "--kube-mode", "off", "--kubeconfig", "/nowhere")
     assert readiness(api).status == 200
     view = health(api)
@@ -79,7 +79,7 @@ def test_off_it_is_ready_at_once_and_never_tries(program: Programs) -> None:
     assert_refused(api, "kubernetes is off here")
 
 
-def test_without_a_cluster_it_starts_says_why_and_heals_by_itself(
+def test_an_api_without_a_cluster_starts_reports_why_and_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -105,7 +105,7 @@ def test_without_a_cluster_it_starts_says_why_and_heals_by_itself(
         assert Caller(api.address).get("/gpu-units").data == []
 
 
-def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs) -> None:
+def test_an_api_that_loses_its_cluster_stays_ready_and_reports_it(program: Programs) -> None:
     cluster = program.start("dev", "--only", "cluster")
     api = program.start("api", "--kubeconfig", said(cluster, "kubeconfig"))
     api.wait_until_ready()
@@ -143,7 +143,7 @@ def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs
         ({"kubernetes": {"mode": "required"}}, 3, "the cluster is required"),
     ],
 )
-def test_what_it_cannot_start_with_is_one_line_and_an_exit_code(
+def test_a_start_that_cannot_succeed_is_one_line_and_an_exit_code(
     program: Programs, settings: dict[str, Any], code: int, words: str
 ) -> None:
     dead = kubeconfig(program.folder / "dead", DEAD)
@@ -164,7 +164,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_2(program: Programs) -> None:
     assert "Traceback" not in api.log.read_text()
 
 
-def test_everybody_is_served_only_where_that_is_meant(program: Programs) -> None:
+def test_unauthenticated_callers_are_served_only_if_that_is_configured(program: Programs) -> None:
     with reserved_port() as port:
         pass
     api = program.start(
@@ -176,7 +176,7 @@ def test_everybody_is_served_only_where_that_is_meant(program: Programs) -> None
     socket.create_connection(("127.0.0.2", port)).close()
 
 
-def test_callers_are_asked_who_they_are_and_a_new_file_of_tokens_holds(
+def test_callers_are_authenticated_and_a_new_token_file_takes_effect(
     program: Programs,
 ) -> None:
     tokens = program.folder / "tokens.yaml"
@@ -204,7 +204,7 @@ def _status(api: Process, token: str) -> int:
         return int(caller.recv(4096).split()[1])
 
 
-def test_on_sigterm_work_in_hand_ends_and_new_work_is_not_taken(program: Programs) -> None:
+def test_sigterm_lets_requests_in_progress_end_and_rejects_new_ones(program: Programs) -> None:
     cluster = program.start("dev", "--only", "cluster")
     api = program.start("api", "--kubeconfig", said(cluster, "kubeconfig"))
     api.wait_until_ready()
@@ -225,7 +225,7 @@ def test_on_sigterm_work_in_hand_ends_and_new_work_is_not_taken(program: Program
     assert "Traceback" not in api.log.read_text()
 
 
-def test_work_that_never_ends_is_cut_by_the_grace(program: Programs) -> None:
+def test_a_request_that_never_ends_is_cut_by_the_grace(program: Programs) -> None:
     api = program.start("api", "--kube-mode", "off", shutdownGrace="1s")
     with half_a_request(api):
         os.kill(api.pid, signal.SIGTERM)
@@ -233,7 +233,7 @@ def test_work_that_never_ends_is_cut_by_the_grace(program: Programs) -> None:
     assert "Traceback" not in api.log.read_text()
 
 
-def test_a_second_signal_ends_it_at_once(program: Programs) -> None:
+def test_a_second_signal_ends_the_api_at_once(program: Programs) -> None:
     api = program.start("api", "--kube-mode", "off")
     with half_a_request(api):
         os.kill(api.pid, signal.SIGTERM)

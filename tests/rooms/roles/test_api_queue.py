@@ -1,4 +1,4 @@
-"""How the api stands to its broker: told in health, healed by itself, and never why it is down."""
+"""The api and its broker: reported in health, recovering alone, and never a reason to be down."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -71,7 +71,9 @@ async def until_accepted(api: Api) -> None:
     await eventually(lambda: asked(api, "GET", path), lambda seen: seen[0] == 200)
 
 
-async def test_a_broker_that_comes_and_goes_is_told_and_harms_nothing_else(own: Broker) -> None:
+async def test_a_broker_that_comes_and_goes_is_reported_and_affects_nothing_else(
+    own: Broker,
+) -> None:
     async with serving(own.url) as api:
         await until_connected(api, is_there=True)
         assert (await asked(api, "POST", "/api/v1/gpu-units", UNIT))[0] == 201
@@ -87,7 +89,7 @@ async def test_a_broker_that_comes_and_goes_is_told_and_harms_nothing_else(own: 
         assert (await asked(api, "GET", f"{INVOCATIONS}/one{query}"))[0] == 200
 
 
-async def test_a_synchronous_call_in_hand_does_not_keep_the_api_from_stopping(
+async def test_a_waiting_synchronous_call_does_not_keep_the_api_from_stopping(
     own: Broker,
 ) -> None:
     async with serving(own.url) as api, asyncio.TaskGroup() as tasks:
@@ -101,7 +103,7 @@ async def test_a_synchronous_call_in_hand_does_not_keep_the_api_from_stopping(
         assert (status, answer["error"]["code"]) == (504, "timeout")
 
 
-async def test_without_an_address_serverless_is_off_and_all_else_is_well() -> None:
+async def test_an_empty_broker_url_turns_serverless_off_and_nothing_else() -> None:
     async with serving("") as api:
         await until_connected(api, is_there=False)
         status, refusal = await asked(api, "POST", INVOCATIONS, SYNC)

@@ -1,11 +1,11 @@
-"""What the configuration says of the broker, as the bus gets it."""
+"""The broker's configuration as options of the bus."""
 
 from gpuruntime.bus.streams import StreamOptions
 from gpuruntime.roles.broker_options import stream_options_of
 from gpuruntime.settings.serverless import NatsSettings, StreamSettings
 
 
-def test_streams_are_made_as_the_configuration_has_them() -> None:
+def test_stream_options_follow_the_configuration() -> None:
     chosen = StreamSettings(
         replicas=3, mostQueued=7, mostQueuedPerFunction=5, mostQueuedSize="2Mi"
     )
@@ -17,5 +17,5 @@ def test_streams_are_made_as_the_configuration_has_them() -> None:
     )
 
 
-def test_without_a_choice_they_are_as_the_bus_makes_them() -> None:
+def test_default_stream_settings_are_the_defaults_of_the_bus() -> None:
     assert stream_options_of(NatsSettings()) == StreamOptions()

@@ -1,7 +1,7 @@
-"""Secrets that would be known again anywhere, planted wherever one is given; and all that is told.
+"""Recognisable secrets are planted wherever one is given, and all output is searched for them.
 
-Everything fails that can: the broker, the database and the cluster refuse each role, or are not
-there, and its configuration is wrong in the ways in which people write secrets into it.
+Everything fails that can. Broker, database and cluster refuse each role or are away, and secrets
+are written into the configuration where they do not belong.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def planted(folder: Path, name: str) -> str:
-    """A file with a secret of its own in it."""
+    """Write a file with its own secret. Return its path."""
     path = folder / name
     path.write_text(f"{CANARY}-{name}")
     return str(path)
@@ -66,7 +66,7 @@ def kubeconfig(folder: Path) -> str:
 
 
 def asked(url: str, token: str, body: bytes | None = None) -> str:
-    """Head and body of the answer, whatever it is."""
+    """Return headers and body of the answer, whatever its status."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, data=body, headers=headers)
     try:
@@ -78,7 +78,7 @@ def asked(url: str, token: str, body: bytes | None = None) -> str:
 
 
 def assert_silent(process: Process, *further: str) -> None:
-    """Of what it wrote, what its operations listener says, and these answers."""
+    """Assert that log, operations listener and the given answers contain no secret."""
     answers = [asked(f"{process.operations}/{path}", "none") for path in ("metrics", "readyz")]
     told = [process.log.read_text(), *answers, *further]
     assert all(told)
@@ -87,11 +87,11 @@ def assert_silent(process: Process, *further: str) -> None:
 
 @pytest.fixture
 def refusing() -> AbstractContextManager[Any]:
-    """A broker that lets in nobody whom these tests send."""
+    """A broker that rejects every login of these tests."""
     return broker('authorization { user: "somebody", password: "else" }')
 
 
-def test_roles_that_are_refused_on_every_side_tell_no_secret(
+def test_roles_refused_on_every_side_disclose_no_secret(
     program: Programs, refusing: AbstractContextManager[Any]
 ) -> None:
     folder = program.folder
@@ -173,7 +173,7 @@ def database(folder: Path) -> Path:
         'nats: {password: "canary4711',
     ],
 )
-def test_a_secret_in_the_wrong_place_is_refused_and_not_repeated(
+def test_a_secret_in_the_wrong_place_is_rejected_and_not_repeated(
     tmp_path: Path, text: str
 ) -> None:
     path = tmp_path / "config.yaml"
@@ -184,7 +184,7 @@ def test_a_secret_in_the_wrong_place_is_refused_and_not_repeated(
 
 
 def told_by(error: BaseException | None) -> str:
-    """All that a traceback would tell of it."""
+    """Return all that a traceback would print."""
     told = ""
     while error is not None:
         told += f"{error} {error!r}\n"
@@ -193,7 +193,7 @@ def told_by(error: BaseException | None) -> str:
 
 
 @pytest.mark.parametrize("entry", [{"sha256": CANARY}, {"token": CANARY}, {"role": CANARY}])
-def test_a_token_in_the_file_of_their_digests_is_refused_and_not_repeated(
+def test_a_plain_token_in_the_token_file_is_rejected_and_not_repeated(
     tmp_path: Path, entry: dict[str, str]
 ) -> None:
     path = tmp_path / "tokens.yaml"
@@ -203,7 +203,7 @@ def test_a_token_in_the_file_of_their_digests_is_refused_and_not_repeated(
     assert CANARY not in told_by(caught.value)
 
 
-def test_a_key_that_is_none_is_refused_and_not_repeated(tmp_path: Path) -> None:
+def test_an_invalid_key_is_rejected_and_not_repeated(tmp_path: Path) -> None:
     shown = Authority(tmp_path).issue("api", host="here")
     lines = shown.key.read_text().splitlines()
     shown.key.write_text("\n".join((lines[0], CANARY, *lines[2:])))
@@ -213,7 +213,7 @@ def test_a_key_that_is_none_is_refused_and_not_repeated(tmp_path: Path) -> None:
     assert lines[2] not in told_by(caught.value)
 
 
-def test_settings_and_options_are_printed_without_what_their_addresses_hold() -> None:
+def test_settings_and_options_are_printed_without_the_logins_in_their_urls() -> None:
     nats = NatsSettings(url=f"nats://ali:{CANARY}@a:4222,tls://{CANARY}@b")
     options = connection_options_of(nats, name="api")
     for shown in (nats, Settings(nats=nats), options):
@@ -231,8 +231,8 @@ TEMPLATE: dict[str, Any] = {
 
 
 @pytest.mark.looptime
-async def test_what_a_unit_is_given_is_in_its_own_spec_and_nowhere_else() -> None:
-    """Through success, failure, a bad spec, a refused write and the end."""
+async def test_the_values_given_to_a_unit_appear_only_in_its_spec() -> None:
+    """The unit goes through success, failure, a bad spec, a refused write and its deletion."""
     world, registry = World(), Registry()
     world.troubles["demo"] = crashing("no weights")
     fill = {"fromImage": "a", "command": ["sh"], "args": [CANARY]}
@@ -272,8 +272,8 @@ async def test_what_a_unit_is_given_is_in_its_own_spec_and_nowhere_else() -> Non
     assert CANARY not in "\n".join((repr(logs), repr(events), repr(statuses), *told))
 
 
-async def test_what_a_function_is_called_with_is_told_to_nobody(shared: Broker) -> None:
-    """Through acceptance, a replay, a conflict, bad requests, a read and a cancellation."""
+async def test_the_payload_of_a_call_appears_nowhere(shared: Broker) -> None:
+    """The call sees acceptance, replay, conflict, bad requests, a read and cancellation."""
     queue, registry = queue_of(shared.url, "canary", streams=SMALL), Registry()
     call = {"invocationID": "one", "serverlessRequestID": "echo", "payload": {"a": CANARY}}
     cluster = Cluster()

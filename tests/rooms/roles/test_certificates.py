@@ -1,4 +1,4 @@
-"""The certificate that the api shows, followed while its files change."""
+"""The certificate of the api follows its files while they change."""
 
 import asyncio
 import shutil
@@ -46,7 +46,7 @@ def put(authority: Authority, tls: TlsSettings, name: str, *, key_of: str = "") 
 
 
 async def shown(authority: Authority, address: str, name: str) -> bool:
-    """Whether the server shows a certificate for this name."""
+    """Return whether the server presents a certificate for this name."""
     context = ssl.create_default_context(cafile=str(authority.certificate.file))
     port = int(address.rpartition(":")[2])
     try:
@@ -58,7 +58,7 @@ async def shown(authority: Authority, address: str, name: str) -> bool:
     return True
 
 
-async def test_a_new_pair_is_shown_without_a_restart_and_half_of_one_is_not(
+async def test_a_new_pair_is_used_without_a_restart_and_half_of_one_is_not(
     authority: Authority, tls: TlsSettings
 ) -> None:
     settings = Settings(listen=Address(HOST, 0), tls=tls, shutdownGrace=Seconds(0.1))
@@ -78,13 +78,13 @@ async def test_a_new_pair_is_shown_without_a_restart_and_half_of_one_is_not(
     assert [each["log_level"] for each in logs] == ["warning", "info"]
 
 
-async def test_without_files_there_is_none() -> None:
+async def test_there_is_no_certificate_without_files() -> None:
     async with context_of(TlsSettings()) as context:
         assert context is None
 
 
 @pytest.mark.parametrize("fault", ["missing", "swapped", "empty"])
-def test_files_that_make_no_certificate_are_named(
+def test_files_that_hold_no_certificate_are_named(
     authority: Authority, tls: TlsSettings, fault: str
 ) -> None:
     if fault == "missing":

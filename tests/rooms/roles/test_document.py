@@ -1,6 +1,6 @@
-"""The document against the running api: what it promises for any request, good or bad.
+"""The OpenAPI document holds for any request to the running api, good or bad.
 
-Callers are asked who they are, so that it is also seen whether each route that says so does.
+Callers are authenticated, so that each route's claim about that is checked as well.
 """
 
 import hashlib
@@ -22,16 +22,16 @@ from tests.rooms.roles.programs import Programs
 
 STOCK = "runtime-stock"
 INSTANCE = "runtime-instance"
-# Too large is refused before it is read; whether it was valid is not known.
+# A request that is too large is rejected before it is read, valid or not.
 CONFIG = """
 [checks.negative_data_rejection]
 expected-statuses = ["400", "404", "405", "409", "413", "415"]
 """
-# A cursor, a namespace or a unique name is valid by rules that no schema tells.
+# Cursors, namespaces and unique names follow rules that a schema cannot express.
 LEFT_OUT = "positive_data_acceptance"
 EXAMPLES = 10
 TOKEN = "of-the-document"
-# Without a manager no file server is ever ready, and 503 is all that there is to hear.
+# Without a manager no file server is ever ready, so 503 is the only answer.
 FILES = "/files/"
 
 
@@ -68,7 +68,7 @@ def add_function(server: str) -> None:
 
 
 def asking(program: Programs) -> dict[str, Any]:
-    """One caller that may do everything, and as often as it likes."""
+    """Write tokens for one caller with all rights and no practical limit."""
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
     path = program.folder / "tokens.yaml"
     entry = {"name": "document", "role": "operator", "sha256": digest}
@@ -79,14 +79,12 @@ def asking(program: Programs) -> dict[str, Any]:
 
 @pytest.fixture
 def queue() -> Iterator[str]:
-    """Its broker; invocations stay queued, as nobody works for the function."""
+    """The api's broker. Invocations stay queued, because the function has no worker."""
     with broker() as started:
         yield started.url
 
 
-def test_no_request_gets_an_answer_that_the_document_does_not_promise(
-    program: Programs, queue: str
-) -> None:
+def test_every_answer_is_one_that_the_document_promises(program: Programs, queue: str) -> None:
     kubeconfig = program.cluster()
     server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     add_stock(server, 3)
@@ -112,6 +110,6 @@ def test_no_request_gets_an_answer_that_the_document_does_not_promise(
         text=True,
         timeout=300,
         check=False,
-        cwd=program.folder,  # it leaves its crash files there
+        cwd=program.folder,  # it writes its crash files there
     )
     assert ended.returncode == 0, ended.stdout

@@ -1,4 +1,4 @@
-"""A lease that is given back says that nothing written under it, or before it, can still land."""
+"""A released lease says that no write made under it, or before it, can still take effect."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ def holder(world: World) -> str:
 
 
 def add_lease(world: World, held_by: str) -> None:
-    """Of a leader that was killed just now."""
+    """Create the Lease of a leader that was killed just now."""
     spec = {"holderIdentity": held_by, "leaseDurationSeconds": LEASE_SECONDS}
     body = {
         "apiVersion": LEASES.api_version,
@@ -46,7 +46,7 @@ def add_lease(world: World, held_by: str) -> None:
 
 @asynccontextmanager
 async def leading(world: World) -> AsyncIterator[FaultyTransport]:
-    """A manager that leads until the end of the block, where it stops as by a signal."""
+    """Run a manager that leads until the end of the block and then stops as by a signal."""
     settings = attrs.evolve(local_settings(), leaderElection=LeaderElectionSettings(enabled=True))
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(InProcessTransport(world.server), tasks=tasks)
@@ -63,7 +63,7 @@ async def leading(world: World) -> AsyncIterator[FaultyTransport]:
 @pytest.mark.parametrize(
     ("led_seconds", "left"), [(1.0, "second"), (REQUEST_LIFE_SECONDS + 1.0, "")]
 )
-async def test_who_follows_a_killed_leader_keeps_the_lease_while_that_ones_writes_may_land(
+async def test_the_successor_of_a_killed_leader_keeps_the_lease_while_old_writes_may_land(
     led_seconds: float, left: str
 ) -> None:
     world = World()
@@ -73,14 +73,14 @@ async def test_who_follows_a_killed_leader_keeps_the_lease_while_that_ones_write
     assert holder(world) == left
 
 
-async def test_who_follows_nobody_gives_the_lease_back() -> None:
+async def test_a_leader_without_a_predecessor_releases_the_lease() -> None:
     world = World()
     async with leading(world):
         pass
     assert holder(world) == ""
 
 
-async def test_who_leads_from_now_on_is_told_on_the_lease() -> None:
+async def test_a_new_leader_is_recorded_as_an_event_of_the_lease() -> None:
     world = World()
     async with leading(world):
         (lease,) = world.objects(LEASES, SYSTEM)
@@ -96,7 +96,7 @@ async def test_who_leads_from_now_on_is_told_on_the_lease() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(1.0, "second"), (REQUEST_LIFE_SECONDS + 1.0, "")])
-async def test_a_leader_keeps_the_lease_while_a_write_of_its_own_may_land(
+async def test_a_leader_keeps_the_lease_while_its_own_write_may_land(
     seconds: float, left: str
 ) -> None:
     world = World()

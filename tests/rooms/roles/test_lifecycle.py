@@ -12,7 +12,7 @@ from gpuruntime.roles.lifecycle import ExitCode, Lifecycle, run_to_exit
 
 
 class Steps:
-    """A role that notes what is asked of it."""
+    """A role that records its calls."""
 
     def __init__(self, *, drain_seconds: float = 0.0, error: Exception | None = None) -> None:
         self.seen: list[str] = []
@@ -74,13 +74,13 @@ async def test_a_real_sigterm_stops_the_role() -> None:
         (ExceptionGroup("", [ValueError(), LeadershipLostError("lost")]), 4),
     ],
 )
-async def test_what_ended_a_role_is_its_exit_code(error: Exception, code: int) -> None:
+async def test_the_error_of_a_role_becomes_its_exit_code(error: Exception, code: int) -> None:
     with structlog.testing.capture_logs() as lines:
         assert await Lifecycle(Steps(error=error), grace_seconds=1).run() == code
     assert [line["log_level"] for line in lines] == ["error"]
 
 
-def test_what_was_there_before_a_role_runs_is_no_matter_of_the_collector() -> None:
+def test_objects_that_exist_before_a_role_runs_are_frozen() -> None:
     before = [object()]
 
     class Looking:

@@ -1,4 +1,4 @@
-"""What the roles really tell at /metrics, held to the catalogue."""
+"""The roles' /metrics compared with the catalogue."""
 
 import re
 import tempfile
@@ -33,7 +33,7 @@ def scraped(dev: Process) -> Iterator[tuple[RoleName, Families]]:
 
 @pytest.fixture(scope="module")
 def told() -> dict[RoleName, Families]:
-    """After a unit was claimed and became ready."""
+    """Scrape the roles after a unit was claimed and became ready."""
     with tempfile.TemporaryDirectory(prefix="metrics-") as folder, programs(Path(folder)) as made:
         return told_by(made.dev())
 
@@ -69,7 +69,7 @@ def is_expected(label: Label, role: RoleName, value: str) -> bool:
     return value != OVERFLOW and (not values or value in values)
 
 
-def test_roles_tell_what_the_catalogue_says_of_them(told: dict[RoleName, Families]) -> None:
+def test_roles_report_exactly_what_the_catalogue_describes(told: dict[RoleName, Families]) -> None:
     assert told.keys() == set(RoleName) - {RoleName.WORKER}
     by_family = {
         metric.full_name.removesuffix("_total")
@@ -96,14 +96,16 @@ def value(families: Families, name: str, **labels: str) -> float:
     return found
 
 
-def test_the_leading_manager_tells_of_stock_and_units(told: dict[RoleName, Families]) -> None:
+def test_the_leading_manager_reports_stock_and_units(told: dict[RoleName, Families]) -> None:
     families = told[RoleName.MANAGER]
     assert value(families, "stock_units", spec="a1", state="available") == 1
     assert value(families, "units", spec="a1", phase="Ready") == 1
     assert value(families, "storages", phase="Failed") == 0
 
 
-def test_each_role_says_what_it_is_and_that_it_is_well(told: dict[RoleName, Families]) -> None:
+def test_each_role_reports_its_version_and_that_it_is_ready(
+    told: dict[RoleName, Families],
+) -> None:
     for role, families in told.items():
         assert value(families, "build_info", role=role, version=version("gpuruntime")) == 1
         assert value(families, "ready", role=role) == 1
@@ -114,7 +116,7 @@ def test_each_role_says_what_it_is_and_that_it_is_well(told: dict[RoleName, Fami
     assert value(told[RoleName.API], "kubernetes_connected") == 1
 
 
-def test_requests_for_units_are_told_by_outcome(told: dict[RoleName, Families]) -> None:
+def test_requests_for_units_are_counted_by_outcome(told: dict[RoleName, Families]) -> None:
     families = told[RoleName.API]
     assert value(families, "claims", outcome="insufficient_capacity") == 1
     assert value(families, "claims", outcome="timeout") == 0

@@ -1,4 +1,4 @@
-"""What the configuration says of networks and files, as the rooms get it."""
+"""The configuration as options of the rooms."""
 
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -31,7 +31,7 @@ def test_private_networks_are_blocked_by_default(tmp_path: Path) -> None:
     assert network_of(tmp_path, "") == NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS)
 
 
-def test_what_is_blocked_can_be_chosen_or_given_up(tmp_path: Path) -> None:
+def test_the_blocked_networks_can_be_chosen_or_dropped(tmp_path: Path) -> None:
     chosen = network_of(tmp_path, "network: {blockedEgressCIDRs: [10.0.0.0/8]}")
     assert chosen == NetworkOptions(blocked_cidrs=("10.0.0.0/8",))
     given_up = network_of(tmp_path, "network: {blockedEgressCIDRs: [], allowAllEgress: true}")
@@ -47,7 +47,7 @@ def test_name_servers_are_single_addresses(tmp_path: Path) -> None:
     ("files", "each"),
     [("{}", 64), ("{atOnce: 3}", 1), ("{atOnce: 8}", 2), ("{atOncePerCaller: 5}", 5)],
 )
-def test_one_caller_has_a_quarter_of_the_files_or_what_is_said(
+def test_each_caller_has_a_quarter_of_the_transfers_or_the_configured_number(
     tmp_path: Path, files: str, each: int
 ) -> None:
     assert file_limits_of(settings(tmp_path, f"files: {files}")).at_once_each == each
@@ -64,13 +64,13 @@ def test_one_caller_has_a_quarter_of_the_files_or_what_is_said(
         ),
     ],
 )
-def test_nats_is_at_one_address_or_wherever_labels_say(
+def test_the_broker_is_at_one_address_or_found_by_labels(
     tmp_path: Path, nats: str, peer: NatsPeer
 ) -> None:
     assert network_of(tmp_path, f"network: {{nats: {nats}}}").nats == peer
 
 
-def test_by_default_the_worker_is_of_the_managers_version_and_functions_are_off(
+def test_the_default_worker_has_the_managers_version_and_functions_are_off(
     tmp_path: Path,
 ) -> None:
     found = sidecar_options_of(settings(tmp_path, ""))
@@ -78,7 +78,7 @@ def test_by_default_the_worker_is_of_the_managers_version_and_functions_are_off(
     assert found.broker_url == ""
 
 
-def test_what_is_said_of_a_worker_is_what_it_gets(tmp_path: Path) -> None:
+def test_worker_options_follow_the_configuration(tmp_path: Path) -> None:
     text = (
         "nats: {url: 'nats://nats:4222', subjectPrefix: gpu}\n"
         "worker: {ackWait: 20s, resultRetention: 1h}\n"
@@ -97,7 +97,7 @@ def test_what_is_said_of_a_worker_is_what_it_gets(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_signing_key_all_share_the_configured_login(tmp_path: Path) -> None:
+def test_workers_share_the_configured_login_without_a_signing_key(tmp_path: Path) -> None:
     given = settings(tmp_path, LOGIN)
     found = sidecar_options_of(given)
     assert found.broker_user == "ali"
@@ -106,7 +106,7 @@ def test_without_a_signing_key_all_share_the_configured_login(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("account", ["", "A" * 56])
-def test_with_a_signing_key_nothing_of_that_login_is_handed_on(
+def test_workers_get_nothing_of_the_configured_login_with_a_signing_key(
     tmp_path: Path, account: str
 ) -> None:
     seed = tmp_path / "account.nk"

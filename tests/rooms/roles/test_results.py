@@ -1,4 +1,4 @@
-"""The program `gpuruntime results` on a real broker, and how it refuses a configuration."""
+"""The program `gpuruntime results` on a real broker, and the configurations that it rejects."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ POSTGRES = "nats: {url: 'nats://a'}\nresults: {store: postgres, "
         ("results: {postgres: {poolSize: 0}}", "results.postgres.poolSize: must be 1 to 100"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name_and_without_secrets(
+def test_a_bad_configuration_is_rejected_by_name_and_without_secrets(
     tmp_path: Path, text: str, words: str
 ) -> None:
     path = tmp_path / "results.yaml"
@@ -53,7 +53,7 @@ def test_what_cannot_work_is_refused_by_name_and_without_secrets(
     assert "pw@" not in str(caught.value)
 
 
-async def test_without_the_extra_for_it_there_is_no_database(
+async def test_a_database_without_its_extra_is_a_configuration_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
@@ -68,7 +68,7 @@ async def test_without_the_extra_for_it_there_is_no_database(
             pass
 
 
-def test_the_address_of_the_database_may_come_from_the_environment(tmp_path: Path) -> None:
+def test_the_url_of_the_database_may_come_from_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "results.yaml"
     path.write_text("results: {store: postgres, postgres: {passwordFile: word}}")
     address = "postgresql://gpuruntime@db:5432/results?sslmode=verify-full"
@@ -76,7 +76,7 @@ def test_the_address_of_the_database_may_come_from_the_environment(tmp_path: Pat
     assert loaded.results.postgres.url == address
 
 
-async def test_without_a_database_it_ends_what_is_over_and_stops_on_a_signal(
+async def test_a_role_without_a_database_ends_overdue_invocations_and_stops_on_a_signal(
     program: Programs, shared: Broker
 ) -> None:
     async with bus(shared.url, "role") as made:

@@ -1,4 +1,4 @@
-"""The file of tokens: read strictly, and followed while it changes."""
+"""The file of tokens is read strictly, and followed while it changes."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ def entry(name: str = "ci", digest: str = DIGEST, rest: str = "role: operator") 
 
 
 def written(folder: Path, *entries: str) -> str:
-    """In one step: who follows the file never finds half of it."""
+    """Replace the file in one step, so that no reader finds half of it."""
     path, other = folder / "tokens.yaml", folder / "other.yaml"
     other.write_text("tokens:\n" + "".join(entries))
     other.replace(path)
@@ -53,7 +53,7 @@ def test_each_entry_is_a_principal_found_by_its_digest(tmp_path: Path) -> None:
     }
 
 
-def test_the_file_that_the_documentation_shows_is_a_good_one(tmp_path: Path) -> None:
+def test_the_documented_token_file_is_valid(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "authentication.md").read_text()
     (shown,) = re.findall(r"```yaml\n(tokens:\n.*?)```", page, re.DOTALL)
     path = tmp_path / "tokens.yaml"
@@ -76,24 +76,24 @@ def test_the_file_that_the_documentation_shows_is_a_good_one(tmp_path: Path) -> 
         ("- 7\n", "tokens[0]: must be an object"),
     ],
 )
-def test_what_is_not_exactly_right_is_named(tmp_path: Path, bad: str, words: str) -> None:
+def test_every_fault_of_an_entry_is_named(tmp_path: Path, bad: str, words: str) -> None:
     told = refusal(tmp_path, bad)
     assert words in told
     assert DIGEST not in told
 
 
-def test_a_token_that_stands_there_plainly_is_not_repeated(tmp_path: Path) -> None:
+def test_a_plain_token_in_the_file_is_not_repeated(tmp_path: Path) -> None:
     assert "hunter2" not in refusal(tmp_path, entry(digest="hunter2"))
 
 
 @pytest.mark.parametrize("line", ['  sha256: "hunter2', "  sha256: hunter2: hunter2"])
-def test_a_line_that_is_no_yaml_is_named_and_not_shown(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_no_yaml_is_named_and_not_quoted(tmp_path: Path, line: str) -> None:
     told = refusal(tmp_path, f"- name: ci\n{line}\n")
     assert "not YAML: line " in told
     assert "hunter2" not in told
 
 
-async def test_a_changed_file_holds_without_a_restart_and_a_broken_one_does_not(
+async def test_a_changed_file_takes_effect_without_a_restart_and_a_broken_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
@@ -129,7 +129,7 @@ async def test_a_changed_file_holds_without_a_restart_and_a_broken_one_does_not(
     assert [each["log_level"] for each in logs] == ["info", "warning", "warning", "info"]
 
 
-async def test_a_file_that_stays_as_it_is_is_not_parsed_again(
+async def test_an_unchanged_file_is_not_parsed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)

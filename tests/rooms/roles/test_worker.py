@@ -1,4 +1,4 @@
-"""The program `gpuruntime worker` on a real broker, beside a framework of its own."""
+"""The program `gpuruntime worker` on a real broker, beside its own framework."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ def reading(path: Path) -> Callable[[], Settings]:
 
 
 def readiness(process: Process) -> str:
-    """The reason of a worker that is not ready, else ok."""
+    """Return why the worker is not ready, or ok."""
     told: bytes = request("GET", f"{process.operations}/readyz").document
     return told.decode().strip()
 
@@ -109,7 +109,7 @@ def test_a_configuration_that_cannot_work_is_named(tmp_path: Path, text: str, wo
 
 
 @pytest.mark.looptime
-async def test_other_limits_count_without_a_restart_and_a_bad_file_changes_nothing(
+async def test_changed_limits_take_effect_without_a_restart_and_a_bad_file_changes_nothing(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "worker.yaml"
@@ -137,13 +137,13 @@ async def test_other_limits_count_without_a_restart_and_a_bad_file_changes_nothi
         following.cancel()
 
 
-def test_a_worker_without_a_function_ends_its_start(program: Programs) -> None:
+def test_a_worker_without_a_function_does_not_start(program: Programs) -> None:
     process = program.start("worker")
     assert process.exit_code() == 2
     assert "worker.function is empty" in process.tail()
 
 
-def test_it_is_alive_without_broker_and_framework_and_says_what_it_waits_for(
+def test_a_worker_without_broker_and_framework_is_alive_and_reports_what_is_missing(
     program: Programs, where: Where
 ) -> None:
     process = start(program, "nats://127.0.0.1:1", "nobody", where)
@@ -153,7 +153,7 @@ def test_it_is_alive_without_broker_and_framework_and_says_what_it_waits_for(
     assert process.stop() == 0
 
 
-async def test_it_runs_invocations_within_60_mebibytes_and_ends_cleanly(
+async def test_a_worker_runs_invocations_within_60_mebibytes_and_ends_cleanly(
     program: Programs, shared: Broker, where: Where
 ) -> None:
     async with bus(shared.url, "light", ack_wait_seconds=ACK_WAIT_SECONDS) as made:
@@ -170,7 +170,7 @@ async def test_it_runs_invocations_within_60_mebibytes_and_ends_cleanly(
     assert memory <= 60 * MEBIBYTE, f"{memory / MEBIBYTE:.1f} MiB"
 
 
-async def test_a_worker_that_was_paused_beyond_the_ack_wait_has_its_late_result_refused(
+async def test_the_late_result_of_a_worker_paused_beyond_the_ack_wait_is_refused(
     program: Programs, shared: Broker, where: Where
 ) -> None:
     slow, quick = Ledger(), Ledger()
@@ -202,7 +202,7 @@ async def until_lost(paused: Process) -> None:
     await eventually(lambda: "attempt lost" in paused.log.read_text())
 
 
-def test_it_is_ready_once_its_framework_is_and_until_it_is_drained(
+def test_a_worker_is_ready_from_its_frameworks_start_until_it_is_drained(
     program: Programs, shared: Broker, where: Where
 ) -> None:
     process = start(program, shared.url, "ready", where)

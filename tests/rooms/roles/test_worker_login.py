@@ -1,4 +1,4 @@
-"""A worker process with nothing but the files of its Secret, on a broker in operator mode."""
+"""A worker process with only the files of its Secret, on a broker in operator mode."""
 
 import base64
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ UNIT = GPUUnit(
 
 
 def mounted(folder: Path, url: str, account: Identity) -> dict[str, Any]:
-    """The Secret's files as in the Pod, but for where they and the socket are."""
+    """Write the Secret's files as in the Pod, with other paths for them and the socket."""
     seed = folder / "account.nk"
     seed.write_text(account.seed)
     names = Names()

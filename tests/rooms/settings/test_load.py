@@ -22,7 +22,7 @@ def refusal(folder: Path, text: str) -> str:
     return str(caught.value)
 
 
-def test_without_a_file_the_defaults_of_the_contract_hold() -> None:
+def test_the_defaults_of_the_contract_hold_without_a_file() -> None:
     settings = load("", flags=NO_FLAGS, environment={})
     assert settings.listen == Address("127.0.0.1", 8080)
     assert settings.operations.listen == Address("", 8081)
@@ -47,7 +47,7 @@ def test_flags_override_the_file_and_the_environment_overrides_both(tmp_path: Pa
     assert settings.kubernetes.kubeconfig == "a"
 
 
-def test_the_mode_off_is_a_word_as_yaml_1_2_has_it(tmp_path: Path) -> None:
+def test_the_mode_off_is_a_text_as_in_yaml_1_2(tmp_path: Path) -> None:
     settings = load_text(tmp_path, "kubernetes: {mode: off}\nleaderElection: {enabled: false}")
     assert settings.kubernetes.mode is KubernetesMode.OFF
     assert settings.leaderElection.enabled is False
@@ -155,7 +155,9 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         (f"shutdownGrace: {'9' * 5_000}", "not YAML: a date, or a number, that is none"),
     ],
 )
-def test_a_bad_configuration_says_what_is_wrong(tmp_path: Path, text: str, part: str) -> None:
+def test_a_bad_configuration_is_rejected_with_its_fault(
+    tmp_path: Path, text: str, part: str
+) -> None:
     assert part in refusal(tmp_path, text)
 
 
@@ -172,7 +174,7 @@ def test_a_duration_is_seconds_or_has_a_unit(value: object, seconds: float) -> N
 
 
 @pytest.mark.parametrize("value", ["", "s", "5", "-1s", -1, True, None, float("nan"), "1e3s"])
-def test_anything_else_is_no_duration(value: object) -> None:
+def test_other_values_are_no_durations(value: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_duration(value)
 
@@ -192,12 +194,12 @@ def test_anything_else_is_no_duration(value: object) -> None:
         ("{mode: basic}", "auth.mode: must be one of none, token, kubernetes"),
     ],
 )
-def test_what_does_not_go_with_a_mode_of_authentication_is_named(
+def test_settings_that_contradict_the_authentication_mode_are_named(
     tmp_path: Path, auth: str, words: str
 ) -> None:
     assert words in refusal(tmp_path, f"auth: {auth}")
 
 
-def test_a_certificate_without_its_key_is_none(tmp_path: Path) -> None:
+def test_a_certificate_without_its_key_is_rejected(tmp_path: Path) -> None:
     assert "tls.keyFile: is empty" in refusal(tmp_path, "tls: {certificateFile: a}")
     assert "tls.certificateFile: is empty" in refusal(tmp_path, "tls: {keyFile: a}")

@@ -1,7 +1,7 @@
 from gpuruntime.settings.schema import Address
 
 
-def test_loopback_is_known_by_its_address() -> None:
+def test_a_loopback_address_is_recognised() -> None:
     assert Address("127.0.0.1", 1).is_loopback
     assert Address("::1", 1).is_loopback
     assert Address("localhost", 1).is_loopback

@@ -1,4 +1,4 @@
-"""Where the code counts, and with which names and labels: read from its sources."""
+"""All counts in the product's sources, with their names and labels."""
 
 import ast
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ VERBS = {
     "observe": Kind.HISTOGRAM,
     "gauge_from": Kind.GAUGE,
 }
-# What holds a meter ends in one of these; the last adds a label of its own.
+# Names of attributes that hold a meter; the last one adds its own label.
 METERS = ("meter", "registry", "source")
 
 
 @attrs.frozen
 class Counting:
-    """`is_whole`: no label comes from elsewhere."""
+    """A count in the sources. `is_whole` says that all of its labels are known."""
 
     name: str
     kind: Kind
@@ -51,7 +51,7 @@ def _is_counting(call: ast.Call) -> bool:
 
 
 def _of(call: ast.Call, where: str) -> Iterator[Counting]:
-    """One for each name that the first argument may be; a name handed through is none."""
+    """Yield each name that the first argument may have, but no name that is passed through."""
     assert isinstance(call.func, ast.Attribute)
     own = {keyword.arg for keyword in call.keywords if keyword.arg}
     is_whole = call.func.attr != "gauge_from" and all(keyword.arg for keyword in call.keywords)

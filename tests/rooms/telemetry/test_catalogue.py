@@ -1,4 +1,4 @@
-"""The catalogue of metrics: complete, true to the code, and what the page for operators says."""
+"""The catalogue of metrics is complete, true to the code, and equal to the operators' page."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ def codes_of(root: type[OperationsError] | type[ServerlessError]) -> set[str]:
     return {kind.code for kind in root.__subclasses__() if kind.__module__ == root.__module__}
 
 
-def test_whatever_the_code_counts_is_in_the_catalogue_with_its_kind_and_labels() -> None:
+def test_every_count_in_the_code_is_in_the_catalogue_with_its_kind_and_labels() -> None:
     strange = []
     for found in countings():
         metric = BY_NAME.get(found.name)
@@ -43,15 +43,15 @@ def test_whatever_the_code_counts_is_in_the_catalogue_with_its_kind_and_labels()
 
 
 @pytest.mark.parametrize("role", [RoleName.MANAGER, RoleName.ACTIVATOR])
-def test_whoever_is_elected_tells_of_its_events_from_the_start(role: RoleName) -> None:
+def test_an_elected_role_reports_its_events_from_the_start(role: RoleName) -> None:
     assert b"gpuruntime_events_sent_total 0.0" in b"".join(Registry(role).families())
 
 
-def test_whatever_is_in_the_catalogue_is_counted_somewhere() -> None:
+def test_every_metric_of_the_catalogue_is_counted_somewhere() -> None:
     assert BY_NAME.keys() == {found.name for found in countings()}
 
 
-def test_a_name_is_there_once_and_is_one_that_prometheus_expects() -> None:
+def test_a_name_is_unique_and_follows_prometheus_conventions() -> None:
     assert [
         name for name, times in Counter(each.name for each in CATALOGUE).items() if times > 1
     ] == []
@@ -62,7 +62,7 @@ def test_a_name_is_there_once_and_is_one_that_prometheus_expects() -> None:
 
 
 @pytest.mark.parametrize("metric", CATALOGUE, ids=lambda metric: metric.name)
-def test_a_metric_says_what_it_is_who_tells_it_and_what_bounds_its_labels(metric: Metric) -> None:
+def test_a_metric_describes_itself_its_roles_and_the_bounds_of_its_labels(metric: Metric) -> None:
     assert metric.roles
     assert metric.help[0].isupper() or metric.help[0].isdigit()
     assert metric.help.endswith(".")
@@ -92,7 +92,7 @@ def test_known_values_of_labels_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("role", RoleName)
-def test_what_can_be_known_beforehand_is_told_from_the_start(role: RoleName) -> None:
+def test_series_known_beforehand_are_reported_from_the_start(role: RoleName) -> None:
     text = Registry(role).text().decode()
     for metric in CATALOGUE:
         for labels in metric.series_at_start(role):
@@ -103,12 +103,12 @@ def test_what_can_be_known_beforehand_is_told_from_the_start(role: RoleName) -> 
     assert "\nprocess_resident_memory_bytes " in text
 
 
-def test_the_help_of_the_catalogue_is_that_of_the_exposition() -> None:
+def test_the_exposition_carries_the_help_of_the_catalogue() -> None:
     text = Registry(RoleName.MANAGER).text().decode()
     told = BY_NAME["reconciles_total"].help
     assert f"# HELP gpuruntime_reconciles_total {told}\n" in text
 
 
-def test_the_page_for_operators_has_the_whole_catalogue() -> None:
+def test_the_operators_page_has_the_whole_catalogue() -> None:
     page = PAGE.read_text()
     assert renewed(page) == page, "run `python -m tests.rooms.telemetry.metrics_page`"

@@ -16,7 +16,7 @@ async def fetch(port: int, path: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_a_role_tells_that_it_lives_why_it_is_not_ready_and_what_it_counted() -> None:
+async def test_the_listener_reports_liveness_readiness_and_metrics() -> None:
     registry = Registry()
     registry.count("events_sent_total")
     reason = "caches have not synced"
@@ -30,7 +30,7 @@ async def test_a_role_tells_that_it_lives_why_it_is_not_ready_and_what_it_counte
         assert "gpuruntime_events_sent_total 1.0" in (await fetch(port, "/metrics"))[1]
 
 
-async def test_a_drain_is_answered_when_it_has_ended_and_only_where_there_is_one() -> None:
+async def test_a_drain_is_answered_at_its_end_and_only_if_there_is_one() -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def drain() -> None:
@@ -66,7 +66,7 @@ async def test_a_port_in_use_is_named_with_its_setting() -> None:
                 pass
 
 
-async def test_no_answer_tells_which_versions_run_here() -> None:
+async def test_no_answer_discloses_versions() -> None:
     async with (
         operations_listener(host="127.0.0.1", port=0, registry=Registry(), not_ready=str) as port,
         aiohttp.ClientSession() as session,

@@ -44,7 +44,7 @@ def test_a_traceback_stays_inside_its_line(stream: io.StringIO) -> None:
     assert "ValueError: broken" in json.loads(line)["exception"]
 
 
-def test_a_library_speaks_in_the_same_shape(stream: io.StringIO) -> None:
+def test_a_line_of_a_library_has_the_same_form(stream: io.StringIO) -> None:
     logs.configure(level="info", is_json=True, stream=stream)
     logging.getLogger("somelibrary").warning("odd %s", "thing")
     assert json.loads(stream.getvalue())["event"] == "odd thing"

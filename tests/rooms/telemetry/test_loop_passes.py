@@ -1,4 +1,4 @@
-"""A pass of the loop is timed from the news it had to the next time it asks for some."""
+"""A pass of the loop is timed from one select to the next."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from gpuruntime.telemetry.loop_passes import LongestPass, MeasuredLoop
 
 
 class Processor:
-    """What the process has had of it so far."""
+    """A clock of the processor time that the process has used so far."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -33,7 +33,7 @@ def run(story: Callable[[MeasuredLoop, Processor], None]) -> None:
         runner.run(main())
 
 
-def test_what_is_done_in_one_pass_counts_together_and_other_passes_do_not() -> None:
+def test_the_work_of_one_pass_adds_up_and_other_passes_do_not_count() -> None:
     found: list[LongestPass] = []
 
     def story(loop: MeasuredLoop, processor: Processor) -> None:
@@ -47,7 +47,7 @@ def test_what_is_done_in_one_pass_counts_together_and_other_passes_do_not() -> N
     assert found[0].take() == 0.0
 
 
-def test_everybody_who_listens_takes_it_for_themselves() -> None:
+def test_each_listener_takes_the_longest_pass_for_itself() -> None:
     found: list[float] = []
 
     def story(loop: MeasuredLoop, processor: Processor) -> None:
@@ -60,7 +60,7 @@ def test_everybody_who_listens_takes_it_for_themselves() -> None:
     assert found == [0.5, 0.5]
 
 
-def test_a_loop_that_waits_is_not_at_work() -> None:
+def test_a_waiting_loop_is_not_at_work() -> None:
     longest: list[float] = []
 
     async def main() -> None:

@@ -55,7 +55,7 @@ def test_counts_gauges_and_times_are_written_as_prometheus_text() -> None:
     assert 'gpuruntime_reconcile_seconds_bucket{controller="unit",le="0.025"} 1.0' in text
 
 
-def test_two_roles_in_one_process_count_apart() -> None:
+def test_two_roles_in_one_process_count_separately() -> None:
     first, second = registry_of(), registry_of()
     first.count("things_total")
     second.count("things_total", 5)
@@ -90,7 +90,7 @@ def test_the_order_of_the_labels_does_not_matter() -> None:
     assert 'gpuruntime_moves_total{goal="a",origin="b"} 1.0' in text
 
 
-def test_a_role_tells_from_the_start_what_it_can_know_and_nothing_of_other_roles() -> None:
+def test_a_role_reports_known_series_from_the_start_and_none_of_other_roles() -> None:
     text = registry_of(RoleName.API).text().decode()
     told = {line for line in text.splitlines() if line.startswith("gpuruntime_")}
     assert told >= {
@@ -104,7 +104,7 @@ def test_a_role_tells_from_the_start_what_it_can_know_and_nothing_of_other_roles
     assert 'goal="c"' not in text
 
 
-def test_a_histogram_may_have_buckets_of_its_own() -> None:
+def test_a_histogram_may_have_its_own_buckets() -> None:
     registry = registry_of()
     registry.observe("long_seconds", 1800)
     text = registry.text().decode()
@@ -121,7 +121,7 @@ def test_an_unbounded_label_ends_in_one_series_for_the_rest() -> None:
     assert f'origin="{MOST_SERIES + 5}"' not in text
 
 
-def test_a_gauge_that_is_looked_up_tells_what_there_is_at_each_scrape() -> None:
+def test_a_gauge_read_at_each_scrape_shows_the_current_series_only() -> None:
     registry = registry_of()
     rows: dict[tuple[str, ...], float] = {("a", "x"): 2.0, ("b", "x"): 1.0}
     registry.gauge_from("places", lambda: rows)
@@ -133,7 +133,7 @@ def test_a_gauge_that_is_looked_up_tells_what_there_is_at_each_scrape() -> None:
     assert "# HELP gpuruntime_places Places.\n" in text
 
 
-def test_of_too_many_series_the_greatest_are_told() -> None:
+def test_the_greatest_of_too_many_series_are_reported() -> None:
     registry = registry_of()
     rows: dict[tuple[str, ...], float]
     rows = {(str(number), "x"): float(number) for number in range(MOST_SERIES + 10)}

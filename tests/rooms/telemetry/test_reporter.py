@@ -11,7 +11,7 @@ from gpuruntime.telemetry.reporter import (
 
 
 @pytest.mark.looptime
-async def test_one_line_of_facts_comes_every_interval() -> None:
+async def test_a_line_of_facts_is_logged_at_every_interval() -> None:
     with structlog.testing.capture_logs() as lines:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(report_status(lambda: {"units": 3}, interval_seconds=30))
@@ -21,7 +21,7 @@ async def test_one_line_of_facts_comes_every_interval() -> None:
 
 
 async def measured(*, clock: list[float], held: float | None = None) -> bytes:
-    """What is said of one wake, asked for after a second, by a clock that shows these moments."""
+    """Return the metrics after one wake-up, asked for after a second, with this clock."""
     registry = Registry()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(
@@ -51,6 +51,6 @@ async def test_a_loop_that_got_no_processor_was_not_held_by_its_own_work() -> No
 
 
 @pytest.mark.looptime
-async def test_of_a_loop_that_is_not_measured_nothing_is_told() -> None:
+async def test_a_loop_that_is_not_measured_reports_no_holds() -> None:
     text = await measured(clock=[10.0, 13.0])
     assert b"gpuruntime_loop_held_seconds_sum 0.0" in text or b"loop_held" not in text

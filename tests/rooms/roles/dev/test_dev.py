@@ -78,7 +78,7 @@ def is_there(path: Path) -> bool:
 async def running(
     output: io.StringIO, *, only_cluster: bool = False, programs: Programs = SIMULATED
 ) -> AsyncIterator[None]:
-    """A process has no part in virtual time, so whatever is on the PATH, nothing runs as one."""
+    """Run no program: processes do not take part in virtual time, whatever is on the PATH."""
     dev = Dev(local_settings(), only_cluster=only_cluster, output=output, programs=programs)
     word = "kubeconfig" if only_cluster else "curl"
     async with asyncio.TaskGroup() as tasks:
@@ -96,7 +96,7 @@ async def calling(programs: Programs = SIMULATED) -> AsyncIterator[Caller]:
         yield Caller(session, said(output, "api"))
 
 
-async def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready() -> None:
+async def test_the_walk_through_leads_from_stock_to_a_ready_unit() -> None:
     async with calling() as caller:
         assert (await caller.post("/operator/stock-units", STOCK))[0] == 202
         assert (await caller.post("/operator/stock-units", STOCK))[0] == 200
@@ -130,7 +130,7 @@ async def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready() -> Non
         await caller.until("/gpu-units?lifecycle=stock", lambda units: units == [])
 
 
-async def test_a_refill_pool_comes_back_to_its_size_after_a_claim() -> None:
+async def test_a_refill_pool_returns_to_its_size_after_a_claim() -> None:
     pool = {"operationID": "pool-1", "name": "warm", "specName": "g1.1", "gpu": 1, "replicas": 2}
     async with calling() as caller:
         assert (await caller.post("/operator/stockpools", pool))[0] == 202
@@ -141,7 +141,7 @@ async def test_a_refill_pool_comes_back_to_its_size_after_a_claim() -> None:
         await caller.until("/operator/jobs/pool-1", lambda job: job["ready"] == 2)
 
 
-async def test_a_crash_stands_in_the_units_reason_and_is_mended_by_a_new_spec() -> None:
+async def test_a_crash_shows_in_the_units_reason_and_a_new_spec_recovers_it() -> None:
     crash = {
         **UNIT,
         "template": {
@@ -187,7 +187,7 @@ async def test_a_pod_fails_as_its_template_asks(failure: str, reason: str, words
         assert words in unit["message"]
 
 
-async def test_a_suspended_unit_runs_no_pod_and_comes_back() -> None:
+async def test_a_suspended_unit_runs_no_pod_and_can_be_resumed() -> None:
     async with calling() as caller:
         await caller.post("/operator/stock-units", STOCK)
         await caller.until(f"/operator/jobs/{STOCK['operationID']}", lambda job: job["ready"] == 2)
@@ -205,7 +205,7 @@ async def test_a_suspended_unit_runs_no_pod_and_comes_back() -> None:
         assert (status, answer["error"]["code"]) == (409, "operation_finished")
 
 
-async def test_the_cluster_alone_serves_a_kubeconfig_that_goes_with_it() -> None:
+async def test_the_cluster_alone_serves_a_kubeconfig_that_is_removed_at_its_end() -> None:
     output = io.StringIO()
     async with running(output, only_cluster=True):
         path = Path(said(output, "kubeconfig"))
@@ -219,7 +219,7 @@ async def test_the_cluster_alone_serves_a_kubeconfig_that_goes_with_it() -> None
     assert not is_there(path)
 
 
-def test_dev_is_for_this_machine_alone() -> None:
+def test_dev_listens_on_this_machine_only() -> None:
     open_to_all = attrs.evolve(local_settings(), listen=Address("", 8080))
     with pytest.raises(ConfigurationError, match=r"listen on 127\.0\.0\.1"):
         Dev(open_to_all)

@@ -1,4 +1,4 @@
-"""The console in the whole product: where it is, under which name, and that it holds up no end."""
+"""The console in the whole product: its address, the names it answers to, and a quick end."""
 
 import asyncio
 import io
@@ -11,7 +11,7 @@ from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
 pytestmark = pytest.mark.looptime
 
 
-async def test_dev_says_where_the_console_is_and_no_foreign_name_leads_to_the_api() -> None:
+async def test_dev_reports_the_console_and_rejects_foreign_host_names() -> None:
     output = io.StringIO()
     async with running(output, programs=SIMULATED), aiohttp.ClientSession() as session:
         async with session.get(said(output, "console")) as page:
@@ -25,7 +25,7 @@ async def test_dev_says_where_the_console_is_and_no_foreign_name_leads_to_the_ap
             assert answer.status == 403
 
 
-async def test_open_streams_do_not_hold_up_the_end() -> None:
+async def test_open_streams_do_not_delay_the_end() -> None:
     """The grace is ten seconds, and none of it is used."""
     output, loop = io.StringIO(), asyncio.get_running_loop()
     async with aiohttp.ClientSession() as session:

@@ -1,4 +1,4 @@
-"""Files of a storage on dev: served where there is a program for it, else said plainly."""
+"""Files of a storage on dev: served by a program if there is one, else clearly refused."""
 
 import urllib.error
 import urllib.request

@@ -1,4 +1,4 @@
-"""Functions on dev: from a call to the answer of a real process, and back to no process at all."""
+"""Functions on dev: from a call to the answer of a real process, and back to no process."""
 
 import os
 import re
@@ -25,7 +25,7 @@ PODS = "/api/v1/namespaces/runtime-instance/pods"
 
 
 class Dev:
-    """One dev with stock, and functions as tests declare them."""
+    """A dev process with stock, and the functions that tests declare."""
 
     def __init__(self, program: Programs) -> None:
         self.process = program.dev()
@@ -50,7 +50,7 @@ class Dev:
         assert answer.status == 201, answer.document
 
     def call(self, function: str, payload: Any = PAYLOAD) -> dict[str, Any]:
-        """Waits for its end."""
+        """Call a function and wait for the end of the invocation."""
         answer = self.caller.post(
             "/serverless/invocations",
             {"serverlessRequestID": function, "mode": "sync", "payload": payload},
@@ -65,7 +65,7 @@ class Dev:
         return pod
 
     def number_of(self, worker: str, container: str) -> int:
-        """Of its process."""
+        """Return the process id of a container."""
         message = self.pod_of(worker)["status"]["message"]
         (number,) = re.findall(rf"(\d+) \({container}\)", message)
         return int(number)
@@ -106,14 +106,14 @@ def test_a_call_claims_a_worker_that_answers_it(dev: Dev) -> None:
     assert (second["body"], second["workerName"]) == (["again"], "echo-w-1")
 
 
-def test_what_a_worker_writes_is_its_log(dev: Dev) -> None:
+def test_the_output_of_a_worker_is_its_log(dev: Dev) -> None:
     dev.declare("logs")
     worker = dev.call("logs")["workerName"]
     log = dev.caller.get(f"/gpu-units/{worker}/logs?container=runtime")
     assert b"serving on" in log.document
 
 
-def test_a_command_that_does_not_run_here_is_told(dev: Dev) -> None:
+def test_a_command_that_does_not_run_here_is_reported(dev: Dev) -> None:
     dev.declare("other", ["/bin/serve"], minAvailableCount=1)
     unit = dev.caller.until("/gpu-units/other-w-1", lambda unit: unit["phase"] == "Failed")
     assert "begins with python" in unit["message"]
@@ -134,7 +134,7 @@ def test_only_the_first_call_waits_for_a_worker(
 
 
 def times_of(dev: Dev, ended: dict[str, Any]) -> dict[str, float]:
-    """In seconds since it was accepted; its worker was claimed before it, unless it was for it."""
+    """Return seconds since acceptance. A reused worker was claimed before it."""
     unit = dev.caller.get(f"/gpu-units/{ended['workerName']}").data
     moments = {
         "claimed": unit["timeline"]["claimedAt"],
@@ -148,7 +148,7 @@ def times_of(dev: Dev, ended: dict[str, Any]) -> dict[str, float]:
 
 
 @pytest.mark.serverless
-def test_a_worker_that_nobody_needs_goes_with_its_processes(dev: Dev) -> None:
+def test_an_idle_worker_is_removed_with_its_processes(dev: Dev) -> None:
     dev.declare("brief", idleTimeoutSeconds=1)
     worker = dev.call("brief")["workerName"]
     number = dev.number_of(worker, "runtime")
@@ -158,7 +158,7 @@ def test_a_worker_that_nobody_needs_goes_with_its_processes(dev: Dev) -> None:
 
 
 @pytest.mark.serverless
-def test_a_function_that_is_killed_comes_back_in_place(dev: Dev) -> None:
+def test_a_killed_function_is_restarted_in_its_pod(dev: Dev) -> None:
     dev.declare("killed")
     worker = dev.call("killed")["workerName"]
     sidecar, number = dev.number_of(worker, "worker"), dev.number_of(worker, "runtime")
@@ -173,7 +173,7 @@ def test_a_function_that_is_killed_comes_back_in_place(dev: Dev) -> None:
 
 
 @pytest.mark.serverless
-def test_more_calls_than_one_worker_takes_claim_more_workers(dev: Dev) -> None:
+def test_more_calls_than_a_worker_accepts_claim_more_workers(dev: Dev) -> None:
     slow = "import time; from gpuruntime.framework.server import serve; "
     slow += "serve(lambda call: time.sleep(call.payload))"
     dev.declare("slow", ["python", "-c", slow], maxWorkers=2)

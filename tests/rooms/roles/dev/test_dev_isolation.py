@@ -1,6 +1,7 @@
-"""Who reaches whom in a run of the manager on the embedded cluster, by the policies it made there.
+"""The network connections that the manager's policies on the embedded cluster permit.
 
-Nothing enforces policies there: the tests' own evaluator says what a network would let through.
+The embedded cluster enforces no policies: the tests' own evaluator says what a network would let
+through.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ PORTS = [
 ]
 FUNCTION = {"requestID": "f", "workerOf": {"name": "f", "uid": "1"}}
 FILL = {"fromImage": "busybox:1.36", "command": ["true"]}
-# Whatever has a unit's label belongs to it, in the namespace of units alone.
+# A Pod with a unit's label belongs to the unit only in the namespace of units.
 NOT_PODS_OF_OURS = {
     "caller": Endpoint(namespace="callers", addresses=("10.1.0.1", "fd00::1:1")),
     "stranger": Endpoint(namespace="elsewhere", addresses=("10.1.0.2", "fd00::1:2")),
@@ -86,7 +87,7 @@ Pair = tuple[str, str, int, str]
 
 
 def reachable() -> Iterator[Pair]:
-    """All that may speak to each other; every other pair of the table may not."""
+    """Yield all permitted connections; every other pair of the table is denied."""
     for source, target in (
         ("caller", "web"),
         ("caller", "worker"),
@@ -116,7 +117,7 @@ def table(everybody: dict[str, Endpoint]) -> Iterator[Pair]:
 
 
 class Witness:
-    """A transport that notes what was started before any policy of its own chose it."""
+    """A transport that records Pods that started before a policy of their own selected them."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.started: list[str] = []
@@ -169,7 +170,7 @@ async def managing(cluster: EmbeddedCluster) -> AsyncIterator[Witness]:
 
 
 async def furnish(cluster: EmbeddedCluster) -> None:
-    """As an operator does, with the manifests, and what tenants and others bring."""
+    """Create what an operator brings with the manifests, and the objects of tenants and others."""
     client = Client(cluster.transport)
     await install(client, SETTINGS)
     for name, given in OTHERS.items():
@@ -203,7 +204,7 @@ def made(version: str, kind: str, name: str, **metadata: Any) -> Document:
 
 
 def pods_of_ours(server: Server) -> dict[str, Endpoint]:
-    """By the names of the table."""
+    """Return our Pods by their names in the table."""
     found = {}
     for namespace in (STOCK, INSTANCE):
         for pod in listed(server, PODS, namespace):

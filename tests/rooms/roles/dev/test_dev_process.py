@@ -1,4 +1,4 @@
-"""The program `gpuruntime dev` as a person at a terminal has it."""
+"""The program `gpuruntime dev` as a person at a terminal uses it."""
 
 import os
 import re
@@ -20,7 +20,7 @@ GRACE_SECONDS = 10.0
 
 
 def processor_seconds(pid: int) -> float:
-    """What it has had of a core so far: other work on the machine does not lengthen it."""
+    """Return the processor time used so far, which other work on the machine does not change."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -32,11 +32,11 @@ def ports_of(dev: Process) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
-def test_it_is_up_within_three_seconds(program: Programs) -> None:
+def test_dev_is_up_within_three_seconds(program: Programs) -> None:
     assert processor_seconds(program.dev().pid) < 3
 
 
-def test_what_it_says_to_try_works_when_it_is_pasted(program: Programs) -> None:
+def test_the_suggested_commands_work_when_pasted(program: Programs) -> None:
     dev = program.dev()
     lines = [line for line in dev.log.read_text().splitlines() if line.startswith("  curl ")]
     assert len(lines) == 5
@@ -49,7 +49,7 @@ def test_what_it_says_to_try_works_when_it_is_pasted(program: Programs) -> None:
     Caller(dev.address).until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
 
 
-def test_a_unit_with_more_gpus_than_a_node_has_shows_the_schedulers_words(
+def test_a_unit_with_more_gpus_than_a_node_shows_the_schedulers_message(
     program: Programs,
 ) -> None:
     caller = Caller(program.dev().address)
@@ -62,8 +62,8 @@ def test_a_unit_with_more_gpus_than_a_node_has_shows_the_schedulers_words(
     assert "Insufficient nvidia.com/gpu" in unit["message"]
 
 
-def test_it_listens_on_127_0_0_1_alone(program: Programs) -> None:
-    """All of 127.0.0.0/8 is this machine, so whoever listens everywhere answers there as well."""
+def test_dev_listens_on_127_0_0_1_only(program: Programs) -> None:
+    """All of 127.0.0.0/8 is this machine: a listener on every interface would answer there."""
     dev = program.dev("--listen", ANY_PORT)
     ports = ports_of(dev)
     assert len(ports) == 6, "the api, the cluster, four operations listeners"
@@ -86,7 +86,7 @@ def test_a_port_in_use_is_one_line_with_the_remedy(program: Programs, key: str) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_within_the_grace_whoever_is_listening(
+def test_a_signal_ends_dev_within_the_grace_despite_open_streams(
     program: Programs, number: int
 ) -> None:
     dev = program.dev()

@@ -1,4 +1,4 @@
-"""The queue that dev brings along: there with it, gone with it, however it ends."""
+"""The broker that dev starts ends with dev, however dev ends."""
 
 import io
 import os
@@ -24,7 +24,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """One that has ended may still be in the table."""
+    """Return whether the process runs. A process that has ended may still be in the table."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and ") Z" not in stat.read_text()
 
@@ -39,7 +39,7 @@ def queue_of(dev: int) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_queue_and_its_folder_go_with_dev(program: Programs, number: int) -> None:
+def test_the_broker_and_its_folder_end_with_dev(program: Programs, number: int) -> None:
     dev = program.dev()
     assert said(dev, "functions").startswith("nats://127.0.0.1:")
     queue, folder = queue_of(dev.pid), Path(said(dev, "kubeconfig")).parent
@@ -49,14 +49,14 @@ def test_the_queue_and_its_folder_go_with_dev(program: Programs, number: int) ->
     eventually_blocking(folder.exists, not_)
 
 
-def test_the_end_of_the_queue_ends_dev_and_is_told(program: Programs) -> None:
+def test_the_end_of_the_broker_ends_dev_and_is_logged(program: Programs) -> None:
     dev = program.dev()
     os.kill(queue_of(dev.pid), signal.SIGKILL)
     assert dev.exit_code() == 1
     assert "nats-server ended with -9" in dev.log.read_text()
 
 
-def test_a_queue_of_ones_own_is_used_instead(program: Programs) -> None:
+def test_a_configured_broker_is_used_instead(program: Programs) -> None:
     dev = program.dev(nats={"url": "nats://127.0.0.1:1"})
     assert "functions    nats://127.0.0.1:1\n" in dev.log.read_text()
     assert not any(
@@ -64,7 +64,7 @@ def test_a_queue_of_ones_own_is_used_instead(program: Programs) -> None:
     )
 
 
-async def test_a_program_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> None:
+async def test_a_broker_that_does_not_start_is_reported_with_its_output(tmp_path: Path) -> None:
     program = tmp_path / "nats-server"
     program.write_text("#!/bin/sh\necho no disk is left >&2; exit 3\n")
     program.chmod(0o755)
@@ -74,7 +74,7 @@ async def test_a_program_that_does_not_start_is_told_with_its_words(tmp_path: Pa
 
 
 @pytest.mark.looptime
-async def test_without_the_program_dev_runs_and_says_that_functions_are_off() -> None:
+async def test_dev_without_nats_server_runs_and_reports_that_functions_are_off() -> None:
     output = io.StringIO()
     async with running(output):
         assert said_in(output, "functions") == "off:"

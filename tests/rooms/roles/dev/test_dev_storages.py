@@ -34,7 +34,7 @@ async def mounting(caller: Caller, name: str, *mounts: Any) -> tuple[int, Any]:
     return await caller.post("/gpu-units", body)
 
 
-async def test_a_storage_is_made_filled_and_ready() -> None:
+async def test_a_storage_is_created_filled_and_ready() -> None:
     async with calling() as caller:
         status, made = await caller.post("/gpu-storages", FILLED)
         assert (status, made["data"]["phase"]) == (201, "Pending")
@@ -49,7 +49,7 @@ async def test_a_storage_is_made_filled_and_ready() -> None:
         }
 
 
-async def test_a_unit_starts_once_its_storage_is_ready_and_holds_it_until_it_is_gone() -> None:
+async def test_a_unit_starts_once_its_storage_is_ready_and_holds_it_until_deleted() -> None:
     async with calling() as caller:
         await stocked(caller)
         assert (await caller.post("/gpu-storages", STORAGE))[0] == 201
@@ -88,7 +88,7 @@ async def test_a_suspended_unit_keeps_its_storage() -> None:
         await caller.until("/gpu-units/sleeper", is_ready)
 
 
-async def test_a_unit_that_becomes_the_template_of_a_function_gives_its_storage_back() -> None:
+async def test_a_unit_that_becomes_a_functions_template_releases_its_storage() -> None:
     async with calling() as caller:
         await stocked(caller)
         await caller.post("/gpu-storages", STORAGE)
@@ -99,7 +99,7 @@ async def test_a_unit_that_becomes_the_template_of_a_function_gives_its_storage_
         await storage(caller, lambda view: view["mountedBy"] == [])
 
 
-async def test_a_mount_taken_out_gives_the_storage_back() -> None:
+async def test_a_removed_mount_releases_the_storage() -> None:
     async with calling() as caller:
         await stocked(caller)
         await caller.post("/gpu-storages", STORAGE)
@@ -135,7 +135,7 @@ async def test_a_copy_waits_for_its_source() -> None:
         assert view["prepareStatus"]["phase"] == "Succeeded"
 
 
-async def test_storages_that_would_copy_each_other_are_refused() -> None:
+async def test_storages_that_would_copy_each_other_are_rejected() -> None:
     async with calling() as caller:
         one = {"name": "one", "size": "1Gi", "prepare": {"fromStorageName": "two"}}
         two = {"name": "two", "size": "1Gi", "prepare": {"fromStorageName": "one"}}
@@ -165,7 +165,7 @@ async def test_only_a_failed_prepare_can_be_recovered() -> None:
         assert (status, answer["error"]["code"]) == (409, "nothing_to_recover")
 
 
-async def test_an_accessor_comes_and_goes() -> None:
+async def test_an_accessor_is_created_and_removed() -> None:
     async with calling() as caller:
         await caller.post("/gpu-storages", {**STORAGE, "accessor": {"enabled": True}})
         view = await storage(caller, lambda view: view["accessorStatus"]["phase"] == "Ready")
