@@ -1,4 +1,4 @@
-"""A function of your own, served to the worker beside it: see function.sh."""
+"""A function that greets its callers; function.sh declares and calls it."""
 
 from gpuruntime.framework import Call, CallError, serve
 

@@ -1,6 +1,6 @@
-"""From stock to a running unit and its storage with the client: python walkthrough.py [ADDRESS].
+"""The way from stock to a running unit and its storage: python walkthrough.py [ADDRESS].
 
-It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`.
+The API must not have run it before. A fresh `gpuruntime dev` has one.
 """
 
 import asyncio
@@ -61,11 +61,11 @@ class WalkedBeforeError(Exception):
 
 async def walk(client: Client) -> None:
     await to_a_unit(client)
-    await to_its_storage(client)
+    await use_a_storage(client)
 
 
 async def to_a_unit(client: Client) -> None:
-    """The same operation again is the same stock and the same unit, another body a conflict."""
+    """Send each operation twice: a repeated body changes nothing, another body is a conflict."""
     if (await client.stock.seed(STOCK)).is_replay:
         raise WalkedBeforeError(f"{STOCK.operationID} was done before: start a fresh dev")
     assert (await client.stock.seed(STOCK)).is_replay
@@ -97,8 +97,8 @@ async def to_a_unit(client: Client) -> None:
     await client.units.delete("second")
 
 
-async def to_its_storage(client: Client) -> None:
-    """On dev the Job that fills it is simulated: it takes its time, and writes nothing."""
+async def use_a_storage(client: Client) -> None:
+    """Create, mount and delete a storage; on dev its Job is simulated and writes nothing."""
     await client.storages.create(STORAGE)
     await waiting.until_storage_ready(client, "weights", timeout_seconds=PATIENCE_SECONDS)
     await client.units.update(UNIT.name, UnitChange(storageMounts=MOUNTS))
@@ -110,16 +110,17 @@ async def to_its_storage(client: Client) -> None:
     except ConflictError as error:
         print("weights:", error.message)
 
-    await to_its_files(client)
+    await use_its_files(client)
     await client.units.update(UNIT.name, UnitChange(storageMounts=()))
     await waiting.until_unit_ready(client, UNIT.name, timeout_seconds=PATIENCE_SECONDS)
     await client.storages.delete("weights")
     await waiting.until_storage_gone(client, "weights", timeout_seconds=PATIENCE_SECONDS)
 
 
-async def to_its_files(client: Client) -> None:
-    """On dev a file server runs with dufs on the PATH; where there is none, or none that may write
-    on this volume, that is told.
+async def use_its_files(client: Client) -> None:
+    """Write and read a file of the storage.
+
+    On dev this needs dufs on the PATH. Without a file server that may write, report the reason.
     """
     accessor = Accessor(enabled=True, writable=True)
     await client.storages.update("weights", StorageChange(accessor=accessor))

@@ -1,4 +1,4 @@
-"""Where the browser comes from: the distribution's own, installed where it is missing."""
+"""The browser of the distribution, installed if it is missing."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""A real browser without a screen, driven over the protocol of its own developer tools."""
+"""A headless browser, controlled through the protocol of its developer tools."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ import attrs
 from tests.eventually import eventually
 
 PATIENCE_SECONDS = 20.0
-# Root may not use its sandbox, and what it opens here is our own page.
+# Root cannot use the browser's sandbox, and it opens only our own pages.
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",
@@ -32,12 +32,12 @@ TEXTS = {"Enter": "\r", " ": " "}
 
 
 class BrowserError(Exception):
-    """The browser, or the page in it, did not do what was asked."""
+    """The browser or its page failed to do what a test requested."""
 
 
 @attrs.define
 class Tab:
-    """One page; `faults` are what went wrong in it without anybody asking."""
+    """A browser tab; `faults` are the errors that its page logged."""
 
     _browser: "Browser"
     _session: str
@@ -58,7 +58,7 @@ class Tab:
         return answer["result"].get("value")
 
     async def until(self, expression: str) -> None:
-        """Between two documents there is nothing to ask, which is no fault."""
+        """Wait until the expression is true; errors while a page loads count as false."""
         try:
             await eventually(
                 lambda: self.evaluate(f"!!({expression})"),
@@ -85,7 +85,7 @@ class Tab:
         await self.send("Input.insertText", text=text)
 
     async def look(self, width: int, height: int, *, scheme: str = "light") -> None:
-        """The size of the window, and what its owner prefers."""
+        """Set the size of the window and the user's colour scheme."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -154,7 +154,7 @@ class Browser:
             case "Runtime.exceptionThrown":
                 tab.faults.append(json.dumps(params["exceptionDetails"])[:500])
             case "Log.entryAdded" if params["entry"]["source"] != "network":
-                # What the api refuses the page tells by itself.
+                # Requests that the api refuses are left out, because the page shows them.
                 tab.faults.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
 
 

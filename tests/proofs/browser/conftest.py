@@ -26,7 +26,7 @@ async def browser(program: Path, tmp_path: Path) -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def site(browser: Browser) -> AsyncIterator[Site]:
-    """Nothing may go wrong in the page that no test has asked for."""
+    """Yield a site, and fail the test if the page logged an unexpected error."""
     cluster = furnished()
     async with service(cluster) as api:
         tab = await browser.open()

@@ -1,4 +1,4 @@
-"""The console before an embedded cluster, and what is to be seen in it."""
+"""The console before an embedded cluster, and actions of its user."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,7 @@ class Site:
         return f"http://127.0.0.1:{self.api.client.port}"
 
     async def go(self, place: str) -> None:
-        """To where its heading stands, and what it shows has come."""
+        """Open a place of the console, and return when its heading and contents are shown."""
         await self.tab.go(f"{self.address}/console/#/{place}")
         title = (place.partition("?")[0] or "overview").capitalize()
         await self.tab.until(f"document.querySelector('h1')?.textContent === '{title}'")
@@ -51,12 +51,12 @@ class Site:
         await self.tab.until(f"document.getElementById('view').innerText.includes({words!r})")
 
     async def press(self, label: str) -> None:
-        """The button of this label, which has focus from then on."""
+        """Focus the button with this label and click it."""
         await self.tab.until(f"{button(label)} !== undefined")
         await self.tab.evaluate(f"{button(label)}.focus(), {button(label)}.click()")
 
     async def focused(self) -> str:
-        """What a screen reader would say of the element that has focus."""
+        """Return the text that a screen reader speaks for the focused element."""
         named = "e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent"
         words: str = await self.tab.evaluate(f"(e => {named})(document.activeElement)")
         return words
@@ -68,7 +68,7 @@ def button(label: str) -> str:
 
 
 def add_unit(cluster: Cluster, name: str, way: str = "ready", **more: Any) -> None:
-    """As the manager would leave it."""
+    """Add a unit with the status that the manager would write."""
     status, reason, message = WAYS[way]
     condition = {
         "type": "Ready",
@@ -108,7 +108,7 @@ def add_storage(cluster: Cluster, name: str) -> None:
 
 
 def furnished() -> Cluster:
-    """One of each kind and phase, some with long words."""
+    """Return a cluster with an object of each kind and phase, some with long texts."""
     cluster = Cluster()
     cluster.add_stock(3)
     cluster.add_stock_unit("p-4", is_ready=False)

@@ -1,4 +1,4 @@
-"""The console against hostile texts and hostile sites, as a real browser sees them."""
+"""The console against hostile texts and hostile sites, in a real browser."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ PRINCIPALS = {
 }
 
 
-async def test_a_hostile_text_is_nothing_but_text(site: Site) -> None:
+async def test_a_hostile_text_is_shown_as_text(site: Site) -> None:
     add_unit(site.cluster, "hostile", "broken", message=HOSTILE, image="<script>owned=1</script>")
     for place in ("", "units"):
         await site.go(place)
@@ -44,7 +44,7 @@ async def test_a_hostile_text_is_nothing_but_text(site: Site) -> None:
     assert await site.tab.evaluate(found) == 0
 
 
-async def test_even_markup_in_the_page_would_run_nothing(site: Site) -> None:
+async def test_markup_that_gets_into_the_page_runs_nothing(site: Site) -> None:
     await site.go("")
     await site.tab.evaluate(
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"owned=1\">');"
@@ -72,7 +72,7 @@ async def another_site() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.port}/"
 
 
-async def test_a_page_of_another_site_makes_and_deletes_nothing(browser: Browser) -> None:
+async def test_a_page_of_another_site_creates_and_deletes_nothing(browser: Browser) -> None:
     cluster, meter = furnished(), CountingMeter()
     async with (
         service(cluster, origins=BrowserOrigins(is_local=True), meter=meter) as api,
@@ -104,10 +104,10 @@ async def test_a_page_of_another_site_makes_and_deletes_nothing(browser: Browser
         assert (await api.call("GET", f"{UNITS}/ready")).status == 200
 
 
-async def test_a_name_that_was_made_to_lead_here_shows_nothing(
+async def test_a_foreign_host_name_that_resolves_to_the_api_is_refused(
     program: Path, tmp_path: Path
 ) -> None:
-    """What is called rebinding: the page and the api have one origin, which is not ours."""
+    """DNS rebinding gives page and api a common origin, which is not one of ours."""
     rule = "--host-resolver-rules=MAP evil.example 127.0.0.1"
     async with (
         service(furnished(), origins=BrowserOrigins(is_local=True)) as api,
@@ -122,7 +122,7 @@ async def test_a_name_that_was_made_to_lead_here_shows_nothing(
         assert (await api.call("GET", f"{UNITS}/ready")).status == 200
 
 
-async def test_a_token_is_asked_for_and_kept_in_the_tab_alone(browser: Browser) -> None:
+async def test_a_token_is_requested_and_kept_only_in_the_tab(browser: Browser) -> None:
     cluster = furnished()
     async with service(cluster, guard=TokenGuard(lambda: PRINCIPALS)) as api:
         tab = await browser.open(f"http://127.0.0.1:{api.client.port}/console/#/units")

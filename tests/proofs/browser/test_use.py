@@ -1,4 +1,4 @@
-"""The console in a real browser: seen, read out, and worked without a mouse."""
+"""The console in a real browser: its contents, its accessibility, and its use by keyboard."""
 
 import asyncio
 from importlib.resources import files
@@ -20,7 +20,7 @@ OPENERS = (("units", "New unit"), ("units", "ready"), ("units", "Delete unit bro
 MANY = 10_000
 
 
-async def test_what_is_there_and_what_went_wrong_is_seen(site: Site) -> None:
+async def test_the_console_shows_objects_and_failures(site: Site) -> None:
     await site.go("")
     await site.shows("3 available, 1 progressing")
     await site.shows("no weights in /data")
@@ -34,7 +34,7 @@ async def test_what_is_there_and_what_went_wrong_is_seen(site: Site) -> None:
     assert "ready after 500 ms" in spoken
 
 
-async def test_changes_come_without_a_hand_and_leave_focus_where_it_is(site: Site) -> None:
+async def test_changes_appear_without_a_reload_and_keep_the_focus(site: Site) -> None:
     await site.go("units")
     await site.tab.evaluate("document.querySelector('tr[data-key=ready] .name').focus()")
     add_unit(site.cluster, "another")
@@ -47,7 +47,7 @@ async def test_changes_come_without_a_hand_and_leave_focus_where_it_is(site: Sit
     await site.tab.until("!document.querySelector('tr[data-key=another]')")
 
 
-async def test_a_unit_is_made_and_deleted_with_the_keyboard_alone(site: Site) -> None:
+async def test_a_unit_is_created_and_deleted_by_keyboard(site: Site) -> None:
     tab = site.tab
     await site.go("units")
     for _ in range(20):
@@ -83,7 +83,7 @@ async def test_a_unit_is_made_and_deleted_with_the_keyboard_alone(site: Site) ->
     assert await tab.evaluate("document.activeElement.closest('main') !== null")
 
 
-async def test_a_dialog_keeps_focus_and_gives_it_back(site: Site) -> None:
+async def test_a_dialog_traps_the_focus_and_returns_it(site: Site) -> None:
     tab = site.tab
     await site.go("pools")
     await site.press("New pool")
@@ -97,7 +97,7 @@ async def test_a_dialog_keeps_focus_and_gives_it_back(site: Site) -> None:
     assert await site.focused() == "New pool"
 
 
-async def test_what_is_refused_is_told_in_the_dialog_and_can_be_mended(site: Site) -> None:
+async def test_a_refusal_is_shown_in_the_dialog_and_can_be_corrected(site: Site) -> None:
     tab = site.tab
     await site.go("pools")
     await site.press("New pool")
@@ -120,7 +120,7 @@ async def test_what_is_refused_is_told_in_the_dialog_and_can_be_mended(site: Sit
     assert (pool["specName"], pool["memory"], pool["replicas"]) == ("g2.1", "1Gi", 2)
 
 
-async def test_on_a_phone_nothing_has_to_be_pushed_sideways(site: Site) -> None:
+async def test_a_phone_needs_no_horizontal_scrolling(site: Site) -> None:
     await site.tab.look(320, 640)
     for place in PLACES:
         await site.go(place)
@@ -144,7 +144,7 @@ async def assert_narrow(site: Site, what: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_all_that_is_written_is_readable(site: Site, scheme: str) -> None:
+async def test_every_text_has_enough_contrast(site: Site, scheme: str) -> None:
     await site.tab.look(1280, 800, scheme=scheme)
     for place in PLACES:
         await site.go(place)
@@ -179,7 +179,7 @@ async def nameless(site: Site) -> list[Any]:
     ]
 
 
-async def test_whoever_wants_no_motion_gets_none(site: Site) -> None:
+async def test_reduced_motion_is_respected(site: Site) -> None:
     await site.go("units")
     length = "getComputedStyle(document.querySelector('.timeline span')).transitionDuration"
     assert await site.tab.evaluate(length) == "0.25s"
@@ -187,7 +187,7 @@ async def test_whoever_wants_no_motion_gets_none(site: Site) -> None:
     assert await site.tab.evaluate(length) == "0s"
 
 
-async def test_where_focus_is_is_seen(site: Site) -> None:
+async def test_the_focused_element_has_an_outline(site: Site) -> None:
     await site.go("units")
     for _ in range(15):
         await site.tab.press("Tab")
@@ -199,7 +199,7 @@ async def test_where_focus_is_is_seen(site: Site) -> None:
         assert outline[1] >= 1
 
 
-async def test_a_cluster_that_is_away_is_told_and_is_live_again_by_itself(site: Site) -> None:
+async def test_an_unreachable_cluster_is_shown_until_it_returns(site: Site) -> None:
     await site.go("units")
     site.api.connection = ClusterLink(error="connection refused", is_synced=True)
     await site.tab.until("document.getElementById('notice').innerText.includes('refused')")
@@ -210,7 +210,7 @@ async def test_a_cluster_that_is_away_is_told_and_is_live_again_by_itself(site: 
     assert await site.tab.evaluate("document.getElementById('notice').hidden")
 
 
-async def test_ten_thousand_units_are_pages_that_stay_quick(site: Site) -> None:
+async def test_ten_thousand_units_keep_the_pages_responsive(site: Site) -> None:
     site.cluster.add_stock(MANY, is_ready=False)
     tab = site.tab
     await site.go("stock")

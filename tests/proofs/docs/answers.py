@@ -1,8 +1,8 @@
-"""Whether an answer is what a page shows, which is allowed to leave things out.
+"""A comparison of an answer with the excerpt of it that a page shows.
 
-Of JSON the page may show some members of an object; `…` stands for any piece of a text, alone for
-any value, and as the last entry of a list for all further ones. Of other text it shows some of
-the lines, in their order.
+In JSON the page may leave out members of an object. `…` stands for any part of a text, alone for
+any value, and as the last entry of a list for all further entries. In other text the page shows
+some of the lines in their order.
 """
 
 import json
@@ -37,7 +37,7 @@ def _json_differences(shown: str, got: str) -> list[str]:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    """One behind the other, as several requests leave them."""
+    """Yield the JSON documents of a text, which several requests may have written."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(text):
         if text[at].isspace():

@@ -1,14 +1,14 @@
-"""What the program takes, as its own parser has it, against what pages say that it takes."""
+"""The program's command lines as its parser accepts them, compared with those of the pages."""
 
 import argparse
 from collections.abc import Sequence
 
-# Stands for something that the reader puts in.
+# A word that begins like this is a placeholder for the reader's own.
 PLACEHOLDERS = ("<", "…", "{")
 
 
 def mistake_in(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """What is not there of the words behind the program's name; empty where all of it is."""
+    """Return what the program lacks of these arguments, or an empty text."""
     for word in words:
         if word == "--":
             break

@@ -1,4 +1,4 @@
-"""What a page of the documentation holds: blocks of code, links, headings, command lines."""
+"""The parts of a documentation page: blocks of code, links, headings, command lines."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ FENCE = re.compile(r"\s*```(.*)")
 HEADING = re.compile(r"#{1,6} +(.*)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-# Words of a shell line that end one command and begin the next.
+# Separators between two commands of one shell line.
 BETWEEN = re.compile(r"&&|\|\||[;|(]|\$\(")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 PROGRAM = "gpuruntime"
@@ -22,7 +22,7 @@ PROMPT = "$ "
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """Fenced text; `marks` are the words behind its language, which no reader is shown."""
+    """A fenced block; `marks` are the words after its language, which readers do not see."""
 
     page: str
     line: int
@@ -46,7 +46,7 @@ class Page:
 
     @cached_property
     def prose(self) -> str:
-        """The page without its blocks."""
+        """Return the page without its blocks."""
         inside, kept = False, []
         for line in self.text.splitlines():
             if FENCE.fullmatch(line):
@@ -65,7 +65,7 @@ class Page:
 
     @property
     def anchors(self) -> set[str]:
-        """As GitHub makes them of headings; of equal ones the later are numbered."""
+        """Return the anchors that GitHub derives from headings; equal ones are numbered."""
         found: list[str] = []
         for line in self.prose.splitlines():
             if heading := HEADING.fullmatch(line):
@@ -77,7 +77,7 @@ class Page:
         return set(found)
 
     def table(self, *heads: str) -> list[list[str]]:
-        """The rows, without the head, of all tables that begin with these columns."""
+        """Return the rows, without heads, of all tables that begin with these columns."""
         rows, inside = [], False
         for line in self.prose.splitlines():
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -126,7 +126,7 @@ def page_of(name: str) -> Page:
 
 
 def commands_in(page: Page) -> Iterator[Sequence[str]]:
-    """The words behind `gpuruntime` of every command line that the page shows."""
+    """Yield the arguments of every command line of `gpuruntime` that the page shows."""
     lines = [line for block in page.blocks for line in _lines_of(block)]
     for line in (*lines, *page.spans):
         for part in BETWEEN.split(line):
@@ -138,7 +138,7 @@ def commands_in(page: Page) -> Iterator[Sequence[str]]:
 
 
 def _lines_of(block: Block) -> Iterator[str]:
-    """Of a session in a console only what is typed."""
+    """Yield the typed lines; those of a console session have a prompt."""
     for line in block.text.replace("\\\n", " ").splitlines():
         if block.language in ("", "sh"):
             yield line
@@ -147,7 +147,7 @@ def _lines_of(block: Block) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Nothing where quotes are open: the text was cut in the middle of an argument."""
+    """Return no words if a quote is open, because the text was split within an argument."""
     try:
         return shlex.split(text, comments=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tables of the pages against the values in the code that they explain."""
+"""The tables of the pages, compared with the values in the code that they explain."""
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -35,11 +35,11 @@ CONCEPTS = page_of("docs/concepts.md")
 WALK = page_of("docs/walkthrough.md")
 SERVERLESS = page_of("docs/serverless.md")
 INVOCATIONS = page_of("docs/invocations.md")
-# What a cell holds that has nothing to say.
+# The text of an empty cell.
 NOTHING = "\N{EN DASH}"
 TRUE_OF_UNITS = {UnitReason.DEPLOYMENT_READY, UnitReason.FUNCTION_DECLARED}
 TRUE_OF_STORAGES = {StorageReason.VOLUME_READY, StorageReason.EXPANSION_REFUSED}
-# What fills the volume, or serves its files, and whether that is done.
+# Reasons of the conditions Prepared and AccessorReady.
 OF_STEPS = {
     StorageReason.NOTHING_TO_PREPARE,
     StorageReason.PREPARE_SUCCEEDED,
@@ -55,14 +55,14 @@ def first_cells(page: Page, *heads: str) -> list[str]:
 
 
 def under(heading: str) -> Page:
-    """The part of the page about concepts from one heading to the next one."""
+    """Return the part of the page about concepts below this heading."""
     part = CONCEPTS.text.partition(f"### {heading}\n")[2]
     assert part, f"there is no heading {heading}"
     return Page(heading, part.partition("\n#")[0])
 
 
 def rows_under(heading: str) -> dict[str, str]:
-    """Of each reason the cell behind it, which is its phase where there are phases."""
+    """Return the second cell of each reason, which is its phase if the table has phases."""
     rows = under(heading).table("reason")
     assert len({row[0] for row in rows}) == len(rows)
     return {row[0].strip("`"): row[1] for row in rows}
@@ -80,16 +80,16 @@ def phases(
     return found
 
 
-def test_the_reasons_of_units_have_their_phases() -> None:
+def test_the_reasons_of_units_are_listed_with_their_phases() -> None:
     assert rows_under("Units: Ready") == phases(UnitReason, {*TRUE_OF_UNITS}, phase_of)
 
 
-def test_the_reasons_of_pools_have_their_phases() -> None:
+def test_the_reasons_of_pools_are_listed_with_their_phases() -> None:
     expected = phases(PoolReason, {PoolReason.STOCK_READY}, pool_phase_of)
     assert rows_under("Pools: Ready") == expected
 
 
-def test_the_reasons_of_storages_have_their_phases() -> None:
+def test_the_reasons_of_storages_are_listed_with_their_phases() -> None:
     of_ready = [each for each in StorageReason if each not in OF_STEPS]
     expected = phases(of_ready, {*TRUE_OF_STORAGES}, storage_phase_of)
     assert rows_under("Storages: Ready") == expected
@@ -101,11 +101,13 @@ def test_the_reasons_of_storages_have_their_phases() -> None:
     ("heading", "reasons"),
     [("Units: StorageReady", MountReason), ("Units: ServerlessReady", FunctionReason)],
 )
-def test_the_reasons_of_further_conditions_are_there(heading: str, reasons: type[StrEnum]) -> None:
+def test_the_reasons_of_further_conditions_are_listed(
+    heading: str, reasons: type[StrEnum]
+) -> None:
     assert list(rows_under(heading)) == list(reasons)
 
 
-def test_every_phase_is_there() -> None:
+def test_every_phase_is_listed() -> None:
     told = {kind: set[str]() for kind in ("unit", "pool", "storage")}
     for phase, *cells in CONCEPTS.table("phase", "of a unit"):
         for kind, cell in zip(told, cells, strict=True):
@@ -114,7 +116,7 @@ def test_every_phase_is_there() -> None:
     assert told == {"unit": {*UnitPhase}, "pool": {*PoolPhase}, "storage": {*StoragePhase}}
 
 
-def test_conditions_moments_counts_and_refills_are_there() -> None:
+def test_conditions_timestamps_counts_and_refills_are_listed() -> None:
     others = ("phase", "conditions", "observedGeneration")
     counts = [each.name for each in attrs.fields(StockPoolStatus) if each.name not in others]
     assert first_cells(CONCEPTS, "field", "what it counts") == counts
@@ -124,24 +126,24 @@ def test_conditions_moments_counts_and_refills_are_there() -> None:
     assert first_cells(CONCEPTS, "`refill`") == [*Refill]
 
 
-def test_labels_and_annotations_are_there() -> None:
+def test_labels_and_annotations_are_listed() -> None:
     known = {text for text in vars(labels).values() if isinstance(text, str)}
     ours = {text.removeprefix(f"{labels.GROUP}/") for text in known if f"{labels.GROUP}/" in text}
     assert set(first_cells(CONCEPTS, "name", "on")) == ours
 
 
-def test_every_error_has_its_status() -> None:
+def test_every_error_is_listed_with_its_status() -> None:
     shown = {row[0].strip("`"): int(row[1]) for row in WALK.table("code", "status")}
     assert shown == STATUSES
 
 
-def test_states_and_failures_of_invocations_are_there() -> None:
+def test_states_and_failures_of_invocations_are_listed() -> None:
     assert first_cells(INVOCATIONS, "state") == [*State]
     shown = [each for row in INVOCATIONS.table("failureClass") for each in row[0].split(", ")]
     assert {each.strip("`") for each in shown} == {*FailureClass}
 
 
-def test_the_fields_of_a_function_have_their_defaults() -> None:
+def test_the_fields_of_a_function_are_listed_with_their_defaults() -> None:
     shown = {row[0].strip("`"): row[1] for row in SERVERLESS.table("field of `serverless`")}
     known = {
         field.name: str(field.default) if isinstance(field.default, int) else NOTHING
@@ -151,6 +153,6 @@ def test_the_fields_of_a_function_have_their_defaults() -> None:
     assert shown == known
 
 
-def test_the_function_on_the_page_is_the_one_of_the_examples() -> None:
+def test_the_function_on_the_page_is_that_of_the_examples() -> None:
     (shown,) = (block.text for block in SERVERLESS.blocks if block.language == "python")
     assert page_of("examples/greet.py").text.endswith(f"{shown}\n")

@@ -1,4 +1,4 @@
-"""The reference of the configuration: complete, and what the program does without a file."""
+"""The reference of the configuration: it is complete, and its defaults are the program's."""
 
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,11 @@ def test_each_role_reads_the_keys_that_name_it(file: str) -> None:
     assert named == keys_of(file)
 
 
-def test_no_key_stands_twice() -> None:
+def test_every_key_is_listed_once() -> None:
     assert len({row[0] for row in ROWS}) == len(ROWS)
 
 
-def test_the_variables_are_those_that_are_read() -> None:
+def test_the_listed_variables_are_those_that_the_program_reads() -> None:
     shown = {
         plain(row[0]): tuple(plain(row[1]).split(".")) for row in PAGE.table("variable", "key")
     }

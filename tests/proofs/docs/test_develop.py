@@ -1,4 +1,4 @@
-"""What the page for developers lists: rooms in their order, and sessions."""
+"""The page for developers: its lists of rooms, sessions, files and changes."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ FILE = re.compile(r"[a-z_./]+\.(?:py|yaml)")
 FOLDER = re.compile(r"[a-z_]+(?:/[a-z_]+)*/")
 
 
-def test_the_rooms_stand_in_the_order_that_lint_holds() -> None:
+def test_the_rooms_are_in_the_order_that_lint_enforces() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (order,) = (
         contract["layers"]

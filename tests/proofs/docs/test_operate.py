@@ -1,4 +1,4 @@
-"""What the pages for whoever runs it list: exit codes, events of the log, failures to order."""
+"""The pages for operators: their lists of exit codes, log events and failures to request."""
 
 from gpuruntime.embedded.nodes.failures import Fault
 from gpuruntime.roles.lifecycle import ExitCode
@@ -8,11 +8,11 @@ OPERATE = page_of("docs/operate.md")
 DEV = page_of("docs/dev.md")
 
 
-def test_every_exit_code_is_there() -> None:
+def test_every_exit_code_is_listed() -> None:
     assert [int(row[0]) for row in OPERATE.table("exit code")] == list(ExitCode)
 
 
-def test_the_events_worth_an_alert_are_events() -> None:
+def test_the_events_that_deserve_an_alert_exist() -> None:
     source = "".join(path.read_text() for path in (ROOT / "gpuruntime").rglob("*.py"))
     (line,) = (
         each
@@ -25,6 +25,6 @@ def test_the_events_worth_an_alert_are_events() -> None:
     assert [each for each in events if f'"{each}"' not in source] == []
 
 
-def test_every_failure_to_order_is_there() -> None:
+def test_every_simulated_failure_is_listed() -> None:
     shown = {row[0].strip("`").partition("=")[0] for row in DEV.table("value")}
     assert shown == {*Fault}

@@ -1,4 +1,4 @@
-"""Every page: its links lead somewhere, its commands are the program's, its blocks are shell."""
+"""All pages: their links have targets, their commands exist, and their blocks are valid shell."""
 
 import re
 from pathlib import PurePosixPath
@@ -35,23 +35,23 @@ def _is_broken(page: Page, link: str) -> bool:
 
 
 @PAGES
-def test_its_links_lead_somewhere(page: Page) -> None:
+def test_every_link_has_a_target(page: Page) -> None:
     assert broken_links(page) == []
 
 
 @PAGES
-def test_the_program_has_what_its_commands_ask_for(page: Page) -> None:
+def test_every_command_and_option_exists(page: Page) -> None:
     assert wrong_commands(page) == []
 
 
 @PAGES
-def test_its_shell_blocks_are_shell_and_their_marks_are_known(page: Page) -> None:
+def test_shell_blocks_are_valid_and_their_marks_are_known(page: Page) -> None:
     shells = [block for block in page.blocks if block.language == SHELL]
     assert [block.place for block in shells if syntax_fault(block)] == []
     assert [block.place for block in shells if not set(block.marks) <= MARKS] == []
 
 
-def test_a_link_to_nowhere_is_found() -> None:
+def test_a_link_without_a_target_is_found() -> None:
     text = (
         "# Title\n\n[a](nowhere.md) [b](#title) [c](#other) [d](concepts.md#claims) [e](https://x)"
     )
@@ -59,7 +59,7 @@ def test_a_link_to_nowhere_is_found() -> None:
     assert broken_links(planted) == ["nowhere.md", "#other", "concepts.md#nothing"]
 
 
-def test_what_the_program_does_not_have_is_found() -> None:
+def test_an_unknown_command_or_option_is_found() -> None:
     text = (
         "`gpuruntime dev --only cluster`, `gpuruntime managre`, `gpuruntime ROLE --config FILE`\n"
         "```sh\nX=1 .venv/bin/gpuruntime audit --wrong && gpuruntime crds\n```\n"
@@ -70,6 +70,6 @@ def test_what_the_program_does_not_have_is_found() -> None:
     ]
 
 
-def test_headings_become_the_anchors_that_a_reader_sees() -> None:
+def test_headings_have_the_anchors_of_github() -> None:
     page = Page("docs/planted.md", "# One & two\n## `code`, *plain*\n## [Link](x)\n## Link\n")
     assert page.anchors == {"one--two", "code-plain", "link", "link-1"}

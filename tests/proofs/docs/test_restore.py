@@ -1,6 +1,6 @@
-"""What the page for operators tells of a restore: objects of one cluster, made anew in another.
+"""The restore that docs/operate.md describes: objects of one cluster, created in another.
 
-What is on the volumes is somebody else's matter: here a bound claim stands for it.
+Contents of volumes are not part of it; here a bound claim stands for them.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SETTINGS: Final = Settings(
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
 WAIT_SECONDS: Final = 120.0
 GRACES_SECONDS: Final = 330.0
-# What the cluster itself gives to an object that is made.
+# Metadata that the cluster sets when an object is created.
 GIVEN: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "ownerReferences")
 ONCE: Final[Document] = {"specName": "once", "cpu": "1", "memory": "2Gi", "gpu": 1}
 KEPT: Final[Document] = {"specName": "kept", "cpu": "1", "memory": "1Gi", "gpu": 1}
@@ -67,7 +67,7 @@ def now() -> datetime:
 
 @attrs.frozen
 class Place:
-    """A cluster with what the manifests bring, and roles on it once they are asked for."""
+    """A cluster with the objects of the manifests; `at_work` runs the roles on it."""
 
     cluster: EmbeddedCluster
     tasks: asyncio.TaskGroup
@@ -160,7 +160,7 @@ class Backup:
 
 
 async def lived() -> Backup:
-    """Two flavours, a unit of each, one of them with a storage that was filled."""
+    """Return the backup of two pools with a unit of each; one unit mounts a filled storage."""
     async with place() as here, here.at_work() as caller:
         filling = {"fromImage": "busybox:1.36", "command": ["true"]}
         storage = {"name": "weights", "size": "1Gi", "prepare": filling}
@@ -187,7 +187,7 @@ async def lived() -> Backup:
 
 
 def restore(there: Place, backup: Backup, *, gives_claims: bool = True) -> None:
-    """In the page's order, while no manager runs."""
+    """Create the objects in the page's order, before any manager runs."""
     made = {
         each["metadata"]["name"]: there.make_with_status(GPU_STORAGES, each)
         for each in backup.storages
@@ -206,7 +206,7 @@ def unbound(spec: Document) -> Document:
     return {name: value for name, value in spec.items() if name != "volumeName"}
 
 
-async def test_what_was_backed_up_comes_back_as_it_was() -> None:
+async def test_restored_objects_are_as_they_were() -> None:
     backup = await lived()
     async with place() as there:
         restore(there, backup)
@@ -214,7 +214,7 @@ async def test_what_was_backed_up_comes_back_as_it_was() -> None:
             for name in ("a", "b"):
                 await caller.until(f"/gpu-units/{name}", phase="Ready", readyReplicas=1)
             await caller.until("/gpu-storages/weights", phase="Ready", mountedBy=["a"])
-            # The free units of a pool that seeds once are made again, those consumed are not.
+            # A pool that seeds once seeds its free units again, but not the consumed ones.
             await caller.until("/operator/jobs/seed", ready=2, consumed=1)
             await caller.until("/operator/stockpools/kept", available=1, consumed=1)
             assert await caller.post("/gpu-units", UNIT) == 200
@@ -225,7 +225,7 @@ async def test_what_was_backed_up_comes_back_as_it_was() -> None:
         assert there.all(JOBS, INSTANCE) == []
 
 
-async def test_a_claim_that_still_bears_the_old_uid_is_left_alone() -> None:
+async def test_a_claim_with_the_old_uid_is_left_alone() -> None:
     backup = await lived()
     async with place() as there:
         restore(there, backup, gives_claims=False)
@@ -242,7 +242,7 @@ async def test_a_claim_that_still_bears_the_old_uid_is_left_alone() -> None:
         assert there.all(JOBS, INSTANCE) == []
 
 
-async def test_units_without_their_status_claim_stock_before_they_start() -> None:
+async def test_units_without_status_claim_stock_before_they_start() -> None:
     backup = await lived()
     async with place() as there:
         restore(there, attrs.evolve(backup, units=[], storages=[], claims=[]))
@@ -255,8 +255,8 @@ async def test_units_without_their_status_claim_stock_before_they_start() -> Non
             assert restored[labels.SOURCE_STOCK_UID] != before[labels.SOURCE_STOCK_UID]
 
 
-async def test_a_unit_deleted_by_hand_comes_back_only_without_its_operation() -> None:
-    """In the same cluster: its operation has ended."""
+async def test_a_unit_deleted_by_hand_can_be_created_again_only_without_its_operation() -> None:
+    """The unit's operation is finished in the cluster that it was deleted from."""
     async with place() as here, here.at_work() as caller:
         pool = {"operationID": "pool", "name": "kept", **KEPT, "replicas": 1}
         assert await caller.post("/operator/stockpools", pool) == 202

@@ -1,4 +1,4 @@
-"""A walk finds what is wrong on a page: each of these pages has one planted mistake, or none."""
+"""Tests of the walk over a page: it finds each mistake that is planted here."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def planted(*blocks: tuple[str, str]) -> Page:
     return Page("planted.md", text)
 
 
-def test_a_page_that_is_right_has_none(tmp_path: Path) -> None:
+def test_a_correct_page_has_no_fault(tmp_path: Path) -> None:
     right = (
         ("sh", "name=Ada\nlast='L'"),
         ("sh", 'echo "{\\"hello\\": \\"$name\\", \\"more\\": [1, 2, 3]}HERE" | sed s/there/7/'),
@@ -66,17 +66,17 @@ def test_an_answer_of_another_type_or_number_is_found(tmp_path: Path) -> None:
     assert "is no JSON" in faults(tmp_path, ("sh", "echo nonsense"), ("json", "1"))[0]
 
 
-def test_a_line_that_is_not_there_is_found(tmp_path: Path) -> None:
+def test_a_missing_line_is_found(tmp_path: Path) -> None:
     found = faults(tmp_path, ("sh", "echo one; echo two"), ("text", "two\none"))
     assert found[0] == "planted.md:1: there is no line 'one'"
 
 
-def test_a_question_that_is_asked_again_may_be_answered_later(tmp_path: Path) -> None:
+def test_a_block_marked_again_may_succeed_later(tmp_path: Path) -> None:
     counting = ("sh again", "echo -n x >> asked; cat asked; echo")
     assert faults(tmp_path, counting, ("text", "xxx")) == []
 
 
-def test_a_question_that_is_never_answered_ends_the_walk(tmp_path: Path) -> None:
+def test_a_block_marked_again_that_never_succeeds_ends_the_walk(tmp_path: Path) -> None:
     found = faults(
         tmp_path,
         ("sh again", "echo no"),
@@ -92,20 +92,20 @@ def test_a_command_that_does_not_end_is_found(tmp_path: Path) -> None:
     assert "has not ended" in faults(tmp_path, ("sh", "sleep 30"), block_seconds=0.2)[0]
 
 
-def test_what_starts_a_program_or_wants_a_cluster_is_not_run(tmp_path: Path) -> None:
+def test_blocks_that_start_a_program_or_need_a_cluster_are_not_run(tmp_path: Path) -> None:
     skipped = (("sh start", "touch a"), ("sh cluster", "touch b"), ("yaml", "touch: c"))
     assert faults(tmp_path, *skipped) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_goes_on_aside_ends_with_the_walk(tmp_path: Path) -> None:
+def test_a_block_marked_aside_ends_with_the_walk(tmp_path: Path) -> None:
     aside = ("sh aside", "echo $$ > pid; exec sleep 60")
     lives = ("sh again", "kill -0 $(cat pid)")
     assert faults(tmp_path, aside, lives) == []
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
-def test_a_walk_with_a_mark_walks_nothing_else(tmp_path: Path) -> None:
+def test_a_walk_with_a_mark_runs_only_blocks_with_that_mark(tmp_path: Path) -> None:
     both = (("sh", "touch here"), ("sh node", 'echo "$word"; touch there'), ("text", "well"))
     assert faults(tmp_path, *both[:2]) == []
     assert [path.name for path in tmp_path.iterdir()] == ["here"]

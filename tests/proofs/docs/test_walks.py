@@ -1,4 +1,4 @@
-"""The pages that are walked: what they tell to type works, and answers what they show."""
+"""Walks over the pages: every command works, and every answer is as shown."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.proofs.docs.walking import Walk
 from tests.proofs.real_cluster.product import Process
 from tests.rooms.roles.programs import Programs, programs
 
-# Side by side on one dev: what they make has names and flavours of their own.
+# They run concurrently on one dev, since their objects have different names and specs.
 PAGES = ("docs/walkthrough.md", "docs/serverless.md", "docs/invocations.md")
 API = "http://127.0.0.1:8080"
 
@@ -23,7 +23,7 @@ def program(tmp_path: Path) -> Iterator[Programs]:
         yield started
 
 
-def test_every_block_does_what_its_page_says(program: Programs) -> None:
+def test_every_block_answers_as_its_page_shows(program: Programs) -> None:
     dev = program.dev()
     walk = Walk(folder=ROOT, places={API: dev.address})
     pages = [*map(page_of, PAGES), said_by(dev)]
@@ -33,13 +33,13 @@ def test_every_block_does_what_its_page_says(program: Programs) -> None:
 
 
 def said_by(dev: Process) -> Page:
-    """What dev itself tells a person to try, and a piece of what its function answers."""
+    """Return the commands that dev suggests as a page, with a part of its function's answer."""
     lines = [line for line in dev.log.read_text().splitlines() if line.startswith("  curl ")]
     assert len(lines) == 5
     shell = "\n".join(lines)
     return Page("dev", f'```sh\n{shell}\n```\n```text\n…{{"hello":"world"}}…\n```\n')
 
 
-def test_no_page_asks_where_the_walk_does_not_lead() -> None:
+def test_no_page_uses_another_local_address() -> None:
     elsewhere = re.compile(r"127\.0\.0\.1:(?!8080)\d+|localhost:\d+")
     assert [name for name in PAGES if elsewhere.search(page_of(name).text)] == []

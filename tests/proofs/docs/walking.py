@@ -1,11 +1,11 @@
-"""Runs the shell blocks of a page in their order, and holds the answers to what the page shows.
+"""A runner of a page's shell blocks, which compares their output with the page.
 
-A block `sh` is run, and a block `json` or `text` behind it is what it answers. Marks: `again` is
-asked until the answer is the one shown, as a reader would; `aside` goes on while the rest of the
-page is walked, as in another terminal. `node` is run by the walk over a real node alone, and that
-walk runs nothing else; `cluster` wants a real cluster, and `start` installs or starts what the
-test has started: of these only the syntax is looked at. Blocks that only set variables hold for
-all that follow on their page.
+A block `sh` is run, and a block `json` or `text` after it is its expected answer. Marks follow the
+language. `again` repeats a block until the answer is the expected one, as a reader would. `aside`
+lets it run while the rest of the page is walked, as in another terminal. `node` blocks are run
+only by the walk over a real node, which runs nothing else. `cluster` blocks need a real cluster,
+and `start` blocks install or start what the test has started; of these only the syntax is checked.
+Blocks that only set variables apply to all later blocks of their page.
 """
 
 import os
@@ -38,10 +38,10 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Walk:
-    """`places` are texts of the page, and what is in their place here.
+    """A walk over pages; `places` maps texts of a page to their replacements here.
 
-    With a mark, only what bears it is walked. One run of a block has its time, and what is asked
-    again has patience.
+    With a `mark`, only blocks with that mark are run. `block_seconds` bounds one run of a block,
+    and `patience_seconds` bounds the repetition of a block marked `again`.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ class Walk:
     patience_seconds: float = 90.0
 
     def faults(self, page: Page) -> list[str]:
-        """Of the first step that goes wrong: the next ones build upon it."""
+        """Return the faults of the first step that fails, since later steps depend on it."""
         definitions = ""
         with ExitStack() as aside:
             for step in steps_of(page, self.mark):
@@ -88,7 +88,7 @@ class Walk:
 
     @contextmanager
     def _running(self, step: Step, definitions: str) -> Iterator[subprocess.Popen[str]]:
-        """What it has started ends with the block, whatever became of itself."""
+        """Run the block, and kill its whole process group when the context is left."""
         running = subprocess.Popen(
             ["bash", "-c", self._here(f"set -euo pipefail\n{definitions}{step.block.text}")],
             cwd=self.folder,
@@ -113,7 +113,7 @@ class Walk:
 
 
 def steps_of(page: Page, mark: str = "") -> Iterator[Step]:
-    """An answer is what the fence behind a block shows."""
+    """Yield the blocks to run, each with the fenced answer that follows it."""
     blocks = page.blocks
     for block, behind in zip(blocks, (*blocks[1:], None), strict=True):
         is_elsewhere = {CLUSTER, NODE, START} & set(block.marks)

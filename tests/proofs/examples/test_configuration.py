@@ -1,4 +1,4 @@
-"""The configuration files: complete, and what the program does without them."""
+"""The example configuration files: they are complete, and state the program's defaults."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,11 +28,11 @@ def keys_of(file: str) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_it_loads_as_the_defaults(file: str) -> None:
+def test_an_example_loads_as_the_defaults(file: str) -> None:
     assert load(str(EXAMPLES / file), flags={}, environment={}) == Settings()
 
 
-def test_together_they_have_every_key() -> None:
+def test_the_examples_together_have_every_key() -> None:
     every = set(keys(attrs.asdict(Settings(), filter=lambda *_: True)))
     addresses = {key.removesuffix(".host") for key in every if key.endswith(".host")}
     plain = every - {f"{address}.{part}" for address in addresses for part in ("host", "port")}

@@ -1,4 +1,4 @@
-"""The function of the examples, from the file to its answers, on a dev of its own."""
+"""The example function, from its file to its answers, on its own dev."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def program(tmp_path: Path) -> Iterator[Programs]:
 
 
 @pytest.mark.serverless
-def test_it_is_called_and_answers_and_may_be_run_again(program: Programs) -> None:
+def test_the_function_is_called_and_the_script_can_run_again(program: Programs) -> None:
     dev = program.dev()
     for _ in range(2):
         done = walk("bash", EXAMPLES / "function.sh", dev.address)

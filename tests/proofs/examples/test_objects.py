@@ -1,4 +1,4 @@
-"""The objects that kubectl would write, on the embedded cluster with the product on it."""
+"""The example objects, applied as kubectl applies them to a `gpuruntime dev`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 @pytest.fixture(scope="module")
 def dev(program: Programs) -> tuple[str, Caller]:
-    """The embedded cluster's address, and a caller of the API before it."""
+    """Return the embedded cluster's address and a caller of the API before it."""
     process = program.dev()
     kubeconfig = yaml.safe_load(Path(said(process, "kubeconfig")).read_text())
     return kubeconfig["clusters"][0]["cluster"]["server"], Caller(process.address)
@@ -40,14 +40,14 @@ def path_of(document: dict[str, Any]) -> str:
 
 
 def apply(server: str, document: dict[str, Any]) -> str:
-    """Where the object is, held to the schema as kubectl holds it."""
+    """Apply the object with strict field validation, as kubectl does, and return its path."""
     path = server + path_of(document)
     made = request("POST", f"{path}?fieldValidation=Strict", document)
     assert made.status == 201, made.document
     return f"{path}/{document['metadata']['name']}"
 
 
-def test_the_unit_starts_by_itself(dev: tuple[str, Caller]) -> None:
+def test_the_unit_becomes_ready(dev: tuple[str, Caller]) -> None:
     server, caller = dev
     apply(server, read("gpuunit.yaml"))
     unit = caller.until("/gpu-units/by-hand", lambda unit: unit["phase"] == "Ready")
@@ -62,7 +62,7 @@ def test_the_pool_fills(dev: tuple[str, Caller]) -> None:
     assert pool["phase"] == "Ready"
 
 
-def test_the_storage_is_filled(dev: tuple[str, Caller]) -> None:
+def test_the_storage_becomes_ready(dev: tuple[str, Caller]) -> None:
     server, caller = dev
     apply(server, read("gpustorage.yaml"))
     storage = caller.until("/gpu-storages/by-hand", lambda storage: storage["phase"] == "Ready")
@@ -70,7 +70,7 @@ def test_the_storage_is_filled(dev: tuple[str, Caller]) -> None:
     assert storage["accessorStatus"]["serviceName"] == "storage-accessor-by-hand"
 
 
-def test_the_bad_unit_is_failed_until_it_is_mended(dev: tuple[str, Caller]) -> None:
+def test_the_bad_unit_fails_until_it_is_corrected(dev: tuple[str, Caller]) -> None:
     server, caller = dev
     document = read("gpuunit-bad.yaml")
     where = apply(server, document)
@@ -79,7 +79,7 @@ def test_the_bad_unit_is_failed_until_it_is_mended(dev: tuple[str, Caller]) -> N
     assert "memory" in unit["message"]
 
     def mend() -> Answer:
-        """The status may move meanwhile, as it may for a person with an editor."""
+        """Correct the unit; its status may change meanwhile, as it may while a person edits."""
         found = request("GET", where).document
         found["spec"]["memory"] = "16Gi"
         return request("PUT", where, found)

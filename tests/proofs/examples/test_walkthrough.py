@@ -1,4 +1,4 @@
-"""The walk-through in both languages, each on a dev of its own."""
+"""The walk-through in Python and in shell, each on its own dev."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ WALKS = pytest.mark.parametrize("argv", [SHELL, PYTHON])
 
 
 @WALKS
-def test_with_a_file_server_it_writes_a_file_and_reads_it_back(
+def test_with_a_file_server_the_walk_through_writes_and_reads_a_file(
     program: Programs, tmp_path: Path, argv: tuple[str | Path, ...]
 ) -> None:
     dev = program.dev(on_path=file_server.written(tmp_path / "bin").parent)
@@ -53,10 +53,10 @@ def test_with_a_file_server_it_writes_a_file_and_reads_it_back(
 
 
 @WALKS
-def test_it_reaches_its_end(
+def test_the_walk_through_reaches_its_end(
     program: Programs, tmp_path: Path, argv: tuple[str | Path, ...]
 ) -> None:
-    """Also where no file server runs, and then it says why."""
+    """The walk-through also continues if no file server runs, and reports the reason."""
     dev = program.dev(on_path=broken_file_server(tmp_path / "bin"))
     done = walk(*argv, dev.address)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +73,7 @@ def test_it_reaches_its_end(
     assert words in again.stderr
 
 
-def test_the_shell_says_where_it_stopped_when_nobody_listens() -> None:
+def test_the_shell_script_reports_where_it_stopped_without_an_api() -> None:
     done = walk("bash", EXAMPLES / "walkthrough.sh", "http://127.0.0.1:1")
     assert done.returncode != 0
     assert "127.0.0.1" in done.stderr

@@ -1,4 +1,4 @@
-"""Where the real file server comes from: built once with cargo, in the version that Pods run."""
+"""The real file server: built once with cargo, in the version that Pods run."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A real dufs over a folder, started as an accessor's container is, with the API before it."""
+"""A real dufs over a folder, started like a storage's file server, with the API before it."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ from tests.rooms.operations.cluster import Cluster
 
 @attrs.frozen
 class Served:
-    """The storage `models` is writable, `fixed` is not; both have the same folder."""
+    """A writable storage `models` and a read-only storage `fixed`, which share one folder."""
 
     api: Service
     folder: Path
@@ -84,7 +84,7 @@ def serving(
 
 
 def container_of(storage: str, *, is_writable: bool) -> Any:
-    """As the accessor's Deployment has it."""
+    """Return the container as the file server's Deployment has it."""
     accessor = Accessor(enabled=True, writable=is_writable)
     made = GPUStorage(
         metadata=ObjectMeta(name=storage, namespace="runtime-instance", uid="u"),

@@ -1,4 +1,4 @@
-"""Files of a storage, served by the real file server: read, written, listed, and kept inside."""
+"""Files of a storage through the real file server: reads, writes, listings, and their limits."""
 
 import asyncio
 from operator import not_
@@ -54,7 +54,7 @@ async def asked(
         ({}, 200, CONTENT, None),
     ],
 )
-async def test_a_part_of_a_file_is_that_part(
+async def test_a_range_request_returns_that_part_of_the_file(
     served: Served, headers: dict[str, str], status: int, body: bytes, content_range: str | None
 ) -> None:
     (served.folder / "a.bin").write_bytes(CONTENT)
@@ -66,7 +66,7 @@ async def test_a_part_of_a_file_is_that_part(
         assert await answer.read() == body
 
 
-async def test_several_parts_come_as_such(served: Served) -> None:
+async def test_several_ranges_return_a_multipart_answer(served: Served) -> None:
     (served.folder / "a.bin").write_bytes(CONTENT)
     session = served.api.client.session
     headers = {"Range": "bytes=0-1,8-9"}
@@ -78,7 +78,7 @@ async def test_several_parts_come_as_such(served: Served) -> None:
     assert b"bytes 8-9/10" in body
 
 
-async def test_what_a_caller_has_already_is_not_sent_again(served: Served) -> None:
+async def test_a_file_that_the_caller_has_already_is_not_sent_again(served: Served) -> None:
     (served.folder / "a.bin").write_bytes(CONTENT)
     session = served.api.client.session
     async with session.get(served.url("/a.bin")) as answer:
@@ -91,9 +91,7 @@ async def test_what_a_caller_has_already_is_not_sent_again(served: Served) -> No
     assert await asked(served, "GET", "/a.bin", Range="bytes=5-", If_Range=tag) == 206
 
 
-async def test_curl_goes_on_with_a_download_where_it_stopped(
-    served: Served, tmp_path: Path
-) -> None:
+async def test_curl_resumes_a_download(served: Served, tmp_path: Path) -> None:
     content = Random(1).randbytes(300_000)
     (served.folder / "model.bin").write_bytes(content)
     half = tmp_path / "half"
@@ -120,14 +118,14 @@ async def test_curl_uploads_a_file_a_stream_and_an_empty_file(
     assert (served.folder / "empty.bin").read_bytes() == b""
 
 
-async def test_an_upload_goes_on_where_it_stopped(served: Served) -> None:
+async def test_an_upload_can_be_resumed(served: Served) -> None:
     assert await asked(served, "PUT", "/a.bin", body=CONTENT[:4]) == 201
     more = {"X_Update_Range": "append"}
     assert await asked(served, "PATCH", "/a.bin", body=CONTENT[4:], **more) == 204
     assert (served.folder / "a.bin").read_bytes() == CONTENT
 
 
-async def test_names_of_any_kind_come_back_as_they_were(served: Served) -> None:
+async def test_unusual_names_are_returned_unchanged(served: Served) -> None:
     for name, written in (
         ("a b.txt", "/a%20b.txt"),
         ("100%.txt", "/100%25.txt"),
@@ -146,7 +144,7 @@ def upload(path: str, body: bytes) -> bytes:
     return request("PUT", path, b"Content-Length: %d" % len(body), body=body)
 
 
-async def test_a_folder_is_listed_with_links_that_lead_back_here(served: Served) -> None:
+async def test_a_folder_is_listed_with_links_through_the_api(served: Served) -> None:
     (served.folder / "sub").mkdir()
     (served.folder / "sub/a.bin").write_bytes(CONTENT)
     session = served.api.client.session
@@ -183,7 +181,7 @@ async def test_files_are_moved_copied_and_removed(served: Served) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "MKCOL", "MOVE", "COPY"])
-async def test_what_is_not_writable_is_changed_by_nobody(served: Served, method: str) -> None:
+async def test_a_read_only_storage_refuses_every_change(served: Served, method: str) -> None:
     (served.folder / "a.bin").write_bytes(CONTENT)
     root = "/api/v1/gpu-storages/fixed/files"
     headers = {"Destination": f"{root}/b.bin", "X-Update-Range": "append"}
@@ -212,14 +210,14 @@ async def test_what_is_not_writable_is_changed_by_nobody(served: Served, method:
         "/%c0%ae%c0%ae/secret",
     ],
 )
-async def test_nothing_beside_the_volume_is_ever_read(served: Served, path: str) -> None:
+async def test_no_file_outside_of_the_volume_is_read(served: Served, path: str) -> None:
     (served.folder.parent / "secret").write_bytes(b"very secret")
     received = await exchange(served.api, request("GET", path))
     assert statuses(received) == [400]
     assert b"very secret" not in received
 
 
-async def test_links_out_of_the_volume_lead_nowhere(served: Served) -> None:
+async def test_links_out_of_the_volume_are_not_followed(served: Served) -> None:
     (served.folder.parent / "secret").write_bytes(b"very secret")
     (served.folder / "link").symlink_to("../secret")
     (served.folder / "links").symlink_to("..")
@@ -231,7 +229,7 @@ async def test_links_out_of_the_volume_lead_nowhere(served: Served) -> None:
     assert (served.folder.parent / "secret").read_bytes() == b"very secret"
 
 
-async def test_an_upload_whose_caller_leaves_is_never_taken_for_a_whole_file(
+async def test_an_aborted_upload_leaves_no_file(
     served: Served,
 ) -> None:
     port = served.api.client.port
@@ -247,10 +245,8 @@ async def test_an_upload_whose_caller_leaves_is_never_taken_for_a_whole_file(
         await eventually((served.folder / "half.bin").exists, not_)
 
 
-async def test_callers_of_either_family_of_addresses_are_served(
-    dufs: Path, tmp_path: Path
-) -> None:
-    """On this machine alone, so in the same form with other addresses."""
+async def test_callers_with_ipv4_and_ipv6_addresses_are_served(dufs: Path, tmp_path: Path) -> None:
+    """The test uses loopback addresses in the form of the real ones."""
     assert ANY_ADDRESS == "0.0.0.0,::"
     both = "127.0.0.1,::1"
     with serving(dufs, tmp_path, "models", is_writable=False, address=both) as port:
@@ -258,7 +254,7 @@ async def test_callers_of_either_family_of_addresses_are_served(
             await answering(port, host)
 
 
-def test_only_a_writable_accessor_is_told_to_take_uploads() -> None:
+def test_only_a_writable_file_server_has_flags_for_uploads() -> None:
     fixed = container_of("models", is_writable=False)
     writable = container_of("models", is_writable=True)
     assert not [word for word in fixed["args"] if word.startswith("--allow")]

@@ -1,4 +1,4 @@
-"""Large files and slow callers through the program as it runs: its memory stays what it was."""
+"""Large files and slow callers through the running program, within its memory bounds."""
 
 import asyncio
 import socket
@@ -49,7 +49,7 @@ def kibibytes(pid: int, name: str) -> int:
 
 @contextmanager
 def within_memory(process: Process, what: str) -> Iterator[None]:
-    """The highest resident size of the process in the block, above what it was before."""
+    """Fail if the process grows by more than its bound within the block."""
     before = kibibytes(process.pid, "VmRSS")
     Path(f"/proc/{process.pid}/clear_refs").write_text("5")
     yield
@@ -64,7 +64,7 @@ async def large() -> AsyncIterator[bytes]:
 
 @pytest.fixture(scope="module")
 def url(dev: Process) -> str:
-    """Of a large file that was written through the API."""
+    """Write a large file through the API and return its URL."""
     url = f"{dev.address}{FILES}/large.bin"
 
     async def write() -> None:
@@ -79,7 +79,7 @@ def url(dev: Process) -> str:
     return url
 
 
-async def test_two_gigabytes_go_up_and_come_back_whole_within_the_memory(
+async def test_two_gigabytes_are_uploaded_and_downloaded_within_the_memory_bound(
     dev: Process, url: str
 ) -> None:
     with within_memory(dev, "download"):
@@ -91,7 +91,7 @@ async def test_two_gigabytes_go_up_and_come_back_whole_within_the_memory(
     assert count == LARGE_BYTES
 
 
-async def test_two_hundred_slow_callers_hold_up_neither_the_memory_nor_anybody_else(
+async def test_two_hundred_slow_callers_exceed_no_memory_bound_and_delay_no_other_caller(
     dev: Process, url: str
 ) -> None:
     with within_memory(dev, f"{SLOW_CALLERS} slow callers"), slow_callers(dev.address):
@@ -106,7 +106,7 @@ async def test_two_hundred_slow_callers_hold_up_neither_the_memory_nor_anybody_e
 
 @contextmanager
 def slow_callers(address: str) -> Iterator[None]:
-    """Each asks for the large file, takes the first words of it and nothing more."""
+    """Open connections that request the large file and read only its first bytes."""
     asking = f"GET {FILES}/large.bin HTTP/1.1\r\nHost: here\r\n\r\n".encode()
     with ExitStack() as stack:
         slow = [
