@@ -1,1 +1,1 @@
-"""Human input into values: no coercion, and every fault at once, named by its path."""
+"""Strict reading of human input: nothing is coerced, and all faults are named at once."""

@@ -1,7 +1,7 @@
-"""Request documents into values: shape, bounds and rules are judged in one go.
+"""Requests are read in one go: their shape, their bounds and their rules are checked together.
 
-A caller's document is held to the same words and rules as the schemas of our kinds, and to the
-`Check`s that only a caller has to keep. A member that is wrong does not hide the others.
+A caller's document must satisfy the same schemas and rules as our kinds, and the `Check`s that
+apply only to callers. A faulty member does not hide the faults of others.
 """
 
 import re
@@ -42,7 +42,7 @@ ValueT = TypeVar("ValueT")
 
 @attrs.frozen(slots=True)
 class Check:
-    """Beside a Schema in an annotation: `fault_of` tells what is wrong, or says nothing."""
+    """A check beside a Schema in an annotation; `fault_of` returns the fault or nothing."""
 
     fault_of: Callable[[Any], str]
     field: str = ""
@@ -75,7 +75,10 @@ def read(
     structurer: Structurer,
     further: Iterable[Problem] = (),
 ) -> ValueT:
-    """Raises StrictError with every problem, further ones too; each field is named once."""
+    """Return the value, or raise StrictError with all problems, also the further ones.
+
+    Each field is named once.
+    """
     problems = [*further]
     value: ValueT | None = None
     bounded = _cut_object(model, document, "", problems)
@@ -91,13 +94,13 @@ def read(
     return value
 
 
-# Gives a value without the items past a list's bound, as looking at those takes as long as a
-# caller likes; given its path, and where to put what it finds.
+# A Cut returns a value without the items past a list's bound, since a caller could make checking
+# them arbitrarily slow. It receives the value, its path, and the list to which it adds problems.
 Cut: TypeAlias = Callable[[Any, str, list[Problem]], Any]
 
 
 def _cut_of(annotation: Any) -> Cut | None:
-    """None where no list is bounded."""
+    """Return the Cut of a type, or None if the type has no bounded list."""
     if attrs.has(annotation):
         return partial(_cut_object, annotation) if _cuts(annotation) else None
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -137,19 +140,21 @@ def _cut_items(cut: Cut, value: Any, path: str, problems: list[Problem]) -> Any:
 
 @attrs.frozen(slots=True)
 class _Judging:
-    """Once the whole document was read, each part of it need not be read again."""
+    """The state of checking one document; once it was read whole, its parts need not be read
+    again.
+    """
 
     structurer: Structurer
     is_read: bool
 
 
-# Tells what is out of bounds or against a rule, given a value as it was sent, the same as it was
-# read, and its path; members of a wrong type are passed over.
+# A Judge yields violations of bounds and rules. It receives a value as it was sent, the same value
+# as it was read, and its path. Members of a wrong type are skipped.
 Judge: TypeAlias = Callable[[_Judging, Any, Any, str], Iterator[Problem]]
 
 
 def _judge_of(annotation: Any) -> Judge | None:
-    """None where there is nothing that a type does not say already."""
+    """Return the Judge of a type, or None if the type itself says everything."""
     if attrs.has(annotation):
         return partial(_object, annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -194,7 +199,7 @@ def _optional(
     read_value: Any,
     path: str,
 ) -> Iterator[Problem]:
-    """Null clears a field where leaving it out means something else; else it is no value."""
+    """Null clears a field if leaving it out has another meaning; otherwise null is rejected."""
     if value is not None:
         yield from judge(judging, value, read_value, path) if judge else ()
     elif is_always_said:
@@ -226,7 +231,7 @@ def _ruled(
     read_value: Any,
     path: str,
 ) -> Iterator[Problem]:
-    """A rule sees sound values with their defaults, or it is not asked."""
+    """Evaluate rules only on sound values, with their defaults filled in."""
     if not rules:
         return
     try:
@@ -241,7 +246,7 @@ def _ruled(
 
 
 def _first_fault(value: object, notes: tuple[Any, ...]) -> Iterator[Problem]:
-    """A field's first fault is enough: the second often follows from it."""
+    """Yield only the first fault of a field, since others often follow from it."""
     for note in notes:
         message = ""
         if isinstance(note, Schema):

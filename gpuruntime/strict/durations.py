@@ -1,4 +1,4 @@
-"""Durations as people write them: seconds, or a number and its unit."""
+"""Durations as people write them: seconds, or a number with a unit."""
 
 import re
 from typing import Final, NewType
@@ -17,5 +17,5 @@ def parse_duration(value: object) -> Seconds:
     else:
         raise ValueError('must be seconds or a duration such as "30s" or "10m"')
     if not 0 < seconds < 1e9:
-        raise ValueError("must be longer than nothing, and shorter than thirty years")
+        raise ValueError("must be above 0 s and below thirty years")
     return Seconds(seconds)

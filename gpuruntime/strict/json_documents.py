@@ -1,7 +1,7 @@
-"""Strict JSON: one document of UTF-8 that says each thing once and nothing beyond JSON.
+"""Strict JSON: one UTF-8 document, without repeated keys and without extensions of JSON.
 
-What is wrong inside a document is named by its path and does not hide what else is wrong, so the
-reader gives the document and its problems; only what is no JSON at all is raised.
+A fault inside a document is named by its path and does not hide other faults, so the reader
+returns the document with its problems. Only input that is not JSON at all raises an error.
 """
 
 import json
@@ -17,20 +17,22 @@ from gpuruntime.strict.structure import Problem, StrictError
 ValueT = TypeVar("ValueT")
 
 MOST_LEVELS: Final = 64
-# No number that we take has more digits; Python's own reading of thousands of them is slow.
+# No number that we accept has more digits, and Python is slow to parse thousands of them.
 _MOST_DIGITS = 20
 _TOO_DEEP = f"is nested deeper than {MOST_LEVELS} levels"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Document:
-    """Plain JSON, and what of it a strict reader refuses."""
+    """Plain JSON, and the problems that a strict reader finds in it."""
 
     value: object
     problems: tuple[Problem, ...] = ()
 
     def parsed(self, parse: Callable[[object], ValueT]) -> ValueT:
-        """Raises StrictError with the problems of the document and of the value together."""
+        """Return the parsed value, or raise StrictError with the problems of document and value
+        together.
+        """
         try:
             value = parse(self.value)
         except StrictError as error:
@@ -41,7 +43,7 @@ class Document:
 
 
 def read_document(body: bytes) -> Document:
-    """Raises StrictError where there is no single JSON document to speak of."""
+    """Read the body; raise StrictError if it is not a single JSON document."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -59,10 +61,10 @@ def read_document(body: bytes) -> Document:
 
 
 class _Reader:
-    """Remembers which keys an object repeats, since a dict cannot."""
+    """Remembers the keys that an object repeats, since a dict cannot."""
 
     def __init__(self) -> None:
-        # The objects are kept with it, so that no identity is used twice.
+        # Each entry keeps its object alive, so that no id is used twice.
         self._repeated: dict[int, tuple[object, list[str]]] = {}
 
     def read(self, text: str) -> object:
@@ -88,7 +90,7 @@ class _Reader:
         for name, member in value.items():
             below = f"{path}.{name}" if path else name
             if name in repeated:
-                yield Problem(field=below, message="stands there more than once")
+                yield Problem(field=below, message="occurs more than once")
             if not _is_text(name):
                 yield Problem(field=below, message="has half of a surrogate pair in its name")
             yield from self.problems(member, below, level + 1)
@@ -109,7 +111,9 @@ def _integer(text: str) -> int | float:
 
 
 def _is_text(text: str) -> bool:
-    """Python reads an escaped half of a pair, which no UTF-8 can carry on."""
+    """Return whether UTF-8 can encode the text; Python also reads an escaped half of a surrogate
+    pair.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -126,7 +130,7 @@ def _not_json(message: str) -> StrictError:
 
 
 def _each_once(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """A field's first fault is enough: the second often follows from it."""
+    """Keep only the first fault of each field, since others often follow from it."""
     first: dict[str, Problem] = {}
     for problem in problems:
         first.setdefault(problem.field, problem)

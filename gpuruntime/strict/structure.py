@@ -1,6 +1,6 @@
-"""Human input into attrs values, without any coercion, with every fault named by its path.
+"""Human input becomes attrs values without any coercion, and every fault is named by its path.
 
-Configuration files and request bodies come through here; answers of the API server do not.
+This module reads configuration files and request bodies, but not answers of the API server.
 """
 
 import typing
@@ -44,7 +44,7 @@ NAMES = {
 
 @attrs.frozen(kw_only=True, slots=True)
 class Problem:
-    """`field` is a path such as `template.ports[2].port`; empty for the document itself."""
+    """`field` is a path such as `template.ports[2].port`, or empty for the document itself."""
 
     field: str
     message: str
@@ -54,7 +54,7 @@ class Problem:
 
 
 class StrictError(GpuRuntimeError):
-    """The input does not fit; `problems` holds all faults at once, in the order of the fields."""
+    """The input is not valid; `problems` has all faults at once, in the order of the fields."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
@@ -62,7 +62,7 @@ class StrictError(GpuRuntimeError):
 
 
 class FieldError(ValueError):
-    """Raised by an attrs validator or a cross-field check to name the field it speaks of."""
+    """An attrs validator or a cross-field check raises this error to name the field at fault."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class FieldError(ValueError):
 
 
 class ManyFieldsError(ValueError):
-    """Several faults that one cross-field check found."""
+    """Several faults that one cross-field check has found."""
 
     def __init__(self, errors: tuple[FieldError, ...]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
@@ -78,7 +78,7 @@ class ManyFieldsError(ValueError):
 
 
 class Structurer:
-    """A cattrs converter that refuses whatever is not exactly of the declared type."""
+    """A cattrs converter that rejects values that are not exactly of the declared type."""
 
     def __init__(self) -> None:
         self._converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
@@ -92,7 +92,7 @@ class Structurer:
         self._guard(is_mapping, dict, mapping_structure_factory)
 
     def register(self, kind: Any, parse: Callable[[Any], Any]) -> None:
-        """How values of one declared type are read; `parse` raises ValueError."""
+        """Read values of the declared type with `parse`, which raises ValueError."""
         self._converter.register_structure_hook(kind, lambda value, _: parse(value))
 
     def structure(self, value: object, kind: type[ValueT]) -> ValueT:
@@ -104,7 +104,7 @@ class Structurer:
     def _guard(
         self, applies: Callable[[Any], bool], shape: type, make: Callable[..., Hook]
     ) -> None:
-        """Cattrs takes whatever can be iterated or looked up: check the shape before it does."""
+        """Check the shape before cattrs does, since cattrs accepts all iterables and mappings."""
 
         def factory(kind: Any, converter: cattrs.Converter) -> Hook:
             inner = make(kind, converter)
@@ -151,7 +151,7 @@ def _expected(kind: type, value: object) -> str:
 
 
 def _problems(error: BaseException, path: str) -> Iterator[Problem]:
-    """Walk cattrs' tree of errors down to the leaves, with the path of each."""
+    """Walk the tree of cattrs' errors, and yield each leaf with its path."""
     match error:
         case ClassValidationError() | IterableValidationError():
             noted, bare = error.group_exceptions()

@@ -1,7 +1,7 @@
-"""What is wrong with an object although its schema's bounds let it in.
+"""Problems of live objects that their schema's bounds do not exclude.
 
-The API server holds the bounds; quantities are left to the controllers on purpose, and the rules
-are judged again, since a cluster's definitions may be older than this process.
+The API server enforces the bounds. Quantities are deliberately left to the controllers. The rules
+are evaluated again, since a cluster's definitions may be older than this process.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SCHEMAS = {model: schema_of_kind(model) for model in (GPUUnit, StockPool, GPUSt
 
 
 def unit_problems(unit: GPUUnit) -> tuple[Problem, ...]:
-    """Empty for a unit that can be carried out; `reason_of` says how to report the others."""
+    """Return the problems of a unit, or nothing if it is valid; `reason_of` names their reason."""
     return (*_rule_problems(unit), *_envelope_problems(unit.spec))
 
 
@@ -37,7 +37,9 @@ def storage_problems(storage: GPUStorage) -> tuple[Problem, ...]:
 
 
 def reason_of(problems: tuple[Problem, ...]) -> UnitReason:
-    """The envelope before the storages before the function: what has to be mended first."""
+    """Return the reason of the problem to fix first: the envelope, then storages, then the
+    function.
+    """
     fields = [problem.field for problem in problems]
     if all(field.startswith("spec.serverless") for field in fields):
         return UnitReason.SERVERLESS_CONFIG_INVALID
@@ -49,10 +51,10 @@ def reason_of(problems: tuple[Problem, ...]) -> UnitReason:
 def broken_rules(
     schema: StructuralSchema, value: Any, *, old: Any = None, path: str = ""
 ) -> Iterator[Problem]:
-    """Of plain JSON within the bounds, with its defaults, and without nulls.
+    """Yield the broken rules of plain JSON within the bounds, with its defaults and without nulls.
 
-    Rules of transition are judged where the old value has the member too; items of lists are
-    never the same items, so below a list there are none.
+    Transition rules are evaluated only if the old value has the member, too. They are never
+    evaluated below a list, since items of two lists are never the same items.
     """
     for rule in schema.get("x-kubernetes-validations", ()):
         is_judged = old is not None or "oldSelf" not in rule["rule"]

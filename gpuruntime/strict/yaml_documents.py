@@ -1,4 +1,4 @@
-"""YAML as a configuration takes it: words as version 1.2 has them, and every key once."""
+"""YAML for configurations: plain words as in YAML 1.2, and each key at most once."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ _BOOLEAN: Final = "tag:yaml.org,2002:bool"
 
 
 def read_mapping(path: str) -> dict[str, object]:
-    """Of a configuration; an empty file is an empty mapping."""
+    """Read a configuration file; an empty file is an empty mapping."""
     where = f"configuration {path}"
     try:
         data = Path(path).read_bytes()
@@ -23,7 +23,7 @@ def read_mapping(path: str) -> dict[str, object]:
 
 
 def mapping_of(data: bytes, where: str) -> dict[str, object]:
-    """Raises ConfigurationError, which names the place."""
+    """Return the mapping, or raise ConfigurationError, which names `where`."""
     try:
         document = yaml.load(data, _StrictLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -36,7 +36,7 @@ def mapping_of(data: bytes, where: str) -> dict[str, object]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """As YAML 1.2 has it: `off` is a word, and a key stands in a mapping once."""
+    """A loader as in YAML 1.2: `off` is a word, and a mapping has each key once."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads it from the class
         first: [(tag, regexp) for tag, regexp in resolvers if tag != _BOOLEAN]
@@ -48,7 +48,7 @@ class _StrictLoader(yaml.SafeLoader):
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands there twice", node.start_mark
+                    None, None, f"the key {key!r} occurs twice", node.start_mark
                 )
         return super().construct_mapping(node, deep)
 

@@ -142,10 +142,7 @@ async def test_a_body_may_be_any_json_without_duplicate_keys(tmp_path: Path) -> 
         made = await told(here, f"units create -f {file} -o json")
         assert json.loads(made.out)["template"]["envs"][0]["value"] == "\U0001f600"
         file.write_text('{"name": "a", "name": "b"}')
-        assert (
-            "the key 'name' stands there twice"
-            in (await told(here, f"units create -f {file}")).err
-        )
+        assert "the key 'name' occurs twice" in (await told(here, f"units create -f {file}")).err
 
 
 async def test_a_repeated_creation_is_reported_as_done_before() -> None:

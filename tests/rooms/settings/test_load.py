@@ -85,7 +85,7 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
     [
         ("[1, 2]", "must be a mapping of keys"),
         ("a: {b", "not YAML"),
-        ("listen: ':1'\nlisten: ':2'", "the key 'listen' stands there twice"),
+        ("listen: ':1'\nlisten: ':2'", "the key 'listen' occurs twice"),
         ("listen: 8080", "listen: must be host:port"),
         ("listen: ':70000'", "port 70000 is above 65535"),
         ("listen: 'example.org:80'", "is neither an IP address nor localhost"),
@@ -150,7 +150,7 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         ("operationRetention: 1000000h", "shorter than thirty years"),
         ("kubernetes: 7", "kubernetes: must be an object, not an integer"),
         ("shutdownGrace: 0", "must be longer than nothing"),
-        ("[" * 5_000, "not YAML: it is too deep"),
+        ("[" * 5_000, "not YAML: it is nested too deeply"),
         ("listen: 2026-02-30", "not YAML: a date, or a number, that is none"),
         (f"shutdownGrace: {'9' * 5_000}", "not YAML: a date, or a number, that is none"),
     ],

@@ -1,4 +1,4 @@
-"""Strict reading of JSON: what is refused, and by which path it is named."""
+"""Strict reading of JSON rejects faulty documents, and names faults by their paths."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def refusal_of(body: bytes) -> str:
     return problem.message
 
 
-def test_a_sound_document_is_read_as_it_is() -> None:
+def test_a_valid_document_is_read_as_it_is() -> None:
     document = read_document('{"a": [1, 2.5, true, null, "ü"], "b": {"c": ""}}'.encode())
     assert document.value == {"a": [1, 2.5, True, None, "ü"], "b": {"c": ""}}
     assert document.problems == ()
@@ -45,7 +45,7 @@ def test_a_sound_document_is_read_as_it_is() -> None:
         (b"[" * 500_000, "deeper than 64 levels"),
     ],
 )
-def test_what_is_no_json_document_is_refused_whole(body: bytes, words: str) -> None:
+def test_a_body_that_is_not_one_json_document_is_rejected_whole(body: bytes, words: str) -> None:
     assert words in refusal_of(body)
 
 
@@ -55,7 +55,7 @@ def test_every_repeated_key_is_named_by_its_path() -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 21, "9" * 5000])
-def test_a_number_that_is_none_is_named(number: str) -> None:
+def test_a_number_that_is_not_finite_or_too_long_is_named(number: str) -> None:
     assert fields_at_fault(f'{{"a": {{"b": {number}}}}}'.encode()) == ["a.b"]
 
 
@@ -80,7 +80,7 @@ def refusing(*fields: str) -> Callable[[object], object]:
     return parse
 
 
-def test_faults_of_the_document_and_of_its_meaning_are_told_together_and_once() -> None:
+def test_faults_of_the_document_and_of_its_value_are_reported_together_and_once() -> None:
     document = read_document(b'{"a": NaN, "b": 1}')
     with pytest.raises(StrictError) as caught:
         document.parsed(refusing("a", "b"))
@@ -90,6 +90,6 @@ def test_faults_of_the_document_and_of_its_meaning_are_told_together_and_once() 
     ]
 
 
-def test_a_faulty_document_is_refused_although_its_meaning_is_clear() -> None:
+def test_a_faulty_document_is_rejected_although_it_can_be_parsed() -> None:
     with pytest.raises(StrictError):
         read_document(b'{"a": 1, "a": 1}').parsed(lambda value: value)

@@ -96,7 +96,7 @@ def test_nothing_is_coerced_to_an_integer(port: object) -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 1, [["name", "a"]]])
-def test_a_document_that_is_no_object_is_refused(document: object) -> None:
+def test_a_document_that_is_not_an_object_is_rejected(document: object) -> None:
     assert problems(document)[""].startswith("must be an object, not ")
 
 

@@ -1,4 +1,4 @@
-"""A controller hears of every fault at once, by the path of its field."""
+"""A controller gets all faults at once, named by the paths of their fields."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_all_faults_are_named_at_once() -> None:
     ]
 
 
-def test_a_name_that_gets_past_older_definitions_is_named() -> None:
+def test_a_name_that_older_definitions_accept_is_named() -> None:
     unit = attrs.evolve(UNIT, metadata=ObjectMeta(name="a.b"))
 
     assert fields(unit_problems(unit)) == ["metadata.name"]
@@ -87,11 +87,11 @@ def test_a_name_that_gets_past_older_definitions_is_named() -> None:
         (with_spec(memory="0", storageMounts=TWICE), UnitReason.INVALID_SPEC),
     ],
 )
-def test_the_reason_says_what_has_to_be_mended_first(unit: GPUUnit, reason: UnitReason) -> None:
+def test_the_reason_names_the_problem_to_fix_first(unit: GPUUnit, reason: UnitReason) -> None:
     assert reason_of(unit_problems(unit)) is reason
 
 
-def test_a_pool_is_judged_like_its_units() -> None:
+def test_a_pool_is_validated_like_its_units() -> None:
     pool = StockPool(
         metadata=ObjectMeta(name="p" * 53),
         spec=StockPoolSpec(specName="g1.1", cpu="0", replicas=1),

@@ -1,4 +1,4 @@
-"""A file that is no YAML is told of, and nothing of what stands in it."""
+"""A file that is not YAML is reported without repeating its content."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_a_secret_in_a_broken_file_is_not_repeated(tmp_path: Path, text: str) ->
         assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_not_repeated(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(b"token: hunter2\xff\xfe")
     with pytest.raises(ConfigurationError) as caught:
@@ -54,7 +54,7 @@ def test_bytes_that_are_no_text_are_not_repeated(tmp_path: Path) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_where_it_is_and_what_is_told(tmp_path: Path) -> None:
+def test_the_place_and_the_fault_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("a: 1\nb: 'c")
     with pytest.raises(ConfigurationError, match=r"line 2, column 6: found unexpected end"):
