@@ -12,10 +12,10 @@ from tests.proofs.simulation.in_process_http import Answer
 from tests.proofs.simulation.processes import NoAnswerError, Supervisor
 
 # The statuses that a caller may receive. After the last three it repeats the request.
-KNOWN: Final = frozenset({200, 201, 202, 204, 400, 404, 409, 412, 429, 503, 504})
+EXPECTED_STATUSES: Final = frozenset({200, 201, 202, 204, 400, 404, 409, 412, 429, 503, 504})
 # Longer than the deadline of any request.
 CHANGE_SECONDS: Final = 120.0
-AGAIN: Final = frozenset({429, 503, 504})
+REPEAT_AFTER: Final = frozenset({429, 503, 504})
 
 
 @attrs.frozen(kw_only=True)
@@ -44,9 +44,9 @@ class Caller:
     async def call(self, method: str, path: str, body: object = None) -> DefiniteAnswer:
         """Send a request, each time to either replica, until the answer is definite."""
         while True:
-            told = await self.once(method, path, body)
-            if told is not None:
-                return told
+            definite = await self.once(method, path, body)
+            if definite is not None:
+                return definite
             await asyncio.sleep(self.rng.uniform(0.2, 4.0))
 
     async def call_both(
@@ -66,8 +66,8 @@ class Caller:
         self, replica: str, method: str, path: str, body: object, pause: float
     ) -> DefiniteAnswer:
         await asyncio.sleep(pause)
-        told = await self.once(method, path, body, replica=replica)
-        return told or await self.call(method, path, body)
+        definite = await self.once(method, path, body, replica=replica)
+        return definite or await self.call(method, path, body)
 
     async def once(
         self, method: str, path: str, body: object = None, *, replica: str = ""
@@ -87,6 +87,10 @@ class Caller:
             self._event_log.write(self.name, f"{what}: {type(error).__name__}")
             return None
         self._event_log.write(self.name, f"{what}: {answer}")
-        if answer.status not in KNOWN:
+        if answer.status not in EXPECTED_STATUSES:
             self._breach(f"{what} was answered with {answer}")
-        return None if answer.status in AGAIN else DefiniteAnswer(answer=answer, sent_at=sent_at)
+        return (
+            None
+            if answer.status in REPEAT_AFTER
+            else DefiniteAnswer(answer=answer, sent_at=sent_at)
+        )

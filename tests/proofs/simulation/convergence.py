@@ -34,31 +34,31 @@ class ConvergenceCheck:
         self._breach = breach
 
     async def run(self) -> None:
-        if not await self._come():
+        if not await self._becomes_idle():
             self._breach(f"not idle within {CONVERGENCE_SECONDS:g} s after the stories")
             return
         for what in self._fleet.unseen(self._fleet.server.store.version):
             self._breach(f"at the end {what}")
-        self._judge()
+        self._check()
         await self._change_leader(MANAGERS)
         if self._fleet.broker:
             await self._change_leader(ACTIVATORS)
 
-    async def _come(self) -> bool:
+    async def _becomes_idle(self) -> bool:
         """Wait for two minutes without a write or list; return False after CONVERGENCE_SECONDS."""
         loop = asyncio.get_running_loop()
         until = loop.time() + CONVERGENCE_SECONDS
-        before, since = self._asked(), loop.time()
+        before, since = self._request_counts(), loop.time()
         while loop.time() < until:
             await asyncio.sleep(1.0)
-            now = self._asked()
+            now = self._request_counts()
             if now != before or self._observer.last_write > since:
                 before, since = now, loop.time()
             if loop.time() - since >= 2 * QUIET_SECONDS:
                 return True
         return False
 
-    def _asked(self) -> list[tuple[int, int]]:
+    def _request_counts(self) -> list[tuple[int, int]]:
         return [(each.writes, each.lists) for each in self._wires().values()]
 
     def _wires(self) -> dict[str, Wire]:
@@ -84,14 +84,14 @@ class ConvergenceCheck:
             if wire.writes > written.get(wire, 0):
                 self._breach(f"{name} writes although all processes were idle")
 
-    def _judge(self) -> None:
-        self._observer.continuous_audit.rest()
+    def _check(self) -> None:
+        self._observer.continuous_audit.check_end()
         if self._fleet.broker:
-            self._invocations.rest(set(self._observer.functions()))
+            self._invocations.check_end(set(self._observer.functions()))
         for key, pool in self._observer.pools.items():
-            self._judge_pool(key, pool)
+            self._check_pool(key, pool)
 
-    def _judge_pool(self, key: Key, pool: StockPool) -> None:
+    def _check_pool(self, key: Key, pool: StockPool) -> None:
         made = self._observer.ordinals(pool.metadata.uid)
         living = [
             each for each in self._observer.stock if each.name.rpartition("-")[0] == key.name

@@ -18,12 +18,12 @@ class Entry:
 
 
 class EventLog:
-    """The log of a run. Equal digests mean equal runs; `tell` receives each line at once."""
+    """The log of a run. Equal digests mean equal runs; `print_line` receives each line at once."""
 
-    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, print_line: Callable[[str], None] | None = None) -> None:
         self.length = 0
         self._digest = hashlib.sha256()
-        self._tell = tell
+        self._print_line = print_line
 
     @property
     def digest(self) -> str:
@@ -33,5 +33,5 @@ class EventLog:
         line = str(Entry(asyncio.get_running_loop().time(), source, text))
         self.length += 1
         self._digest.update(line.encode())
-        if self._tell:
-            self._tell(line)
+        if self._print_line:
+            self._print_line(line)

@@ -13,9 +13,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 # A connection whose client never disconnects.
-PATIENT: Final = SimpleNamespace(is_closing=lambda: False, get_extra_info=lambda *_: None)
+CONNECTED: Final = SimpleNamespace(is_closing=lambda: False, get_extra_info=lambda *_: None)
 NO_CONNECTION: Final = SimpleNamespace(
-    transport=PATIENT, ssl_context=None, peername=None, sockname=None
+    transport=CONNECTED, ssl_context=None, peername=None, sockname=None
 )
 
 

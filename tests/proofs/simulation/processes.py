@@ -86,7 +86,7 @@ class Fleet:
     def supervisor(self, name: str) -> "Supervisor":
         return self.supervisors.setdefault(name, Supervisor(name, self))
 
-    def chosen(self, process: str) -> "Supervisor | None":
+    def supervisor_of(self, process: str) -> "Supervisor | None":
         """Return the process of this name, or the current holder of this role, if there is one."""
         if process == LEADING_ACTIVATOR:
             return self.leader_of(ACTIVATORS)
@@ -107,7 +107,7 @@ class Fleet:
         return next((each for each in supervisors if each.is_leading), None)
 
     def inject(self, fault: PlannedFault) -> None:
-        supervisor = self.chosen(fault.process)
+        supervisor = self.supervisor_of(fault.process)
         if supervisor:
             supervisor.inject(fault)
 
@@ -175,7 +175,7 @@ class Supervisor:
     async def run(self) -> None:
         while True:
             self._pause = RESTART_SECONDS
-            code = await self._live()
+            code = await self._run_once()
             self._role = self._lifecycle = self._running = None
             if code not in EXPECTED_ENDS:
                 self._fleet.breach(f"{self.name} ended with {code!r}")
@@ -198,14 +198,14 @@ class Supervisor:
                 self.active_faults.partitioned_until = until
             case FaultKind.LEASE_OUTAGE:
                 self.active_faults.lease_lost_until = until
-            case FaultKind.LISTS_OF_THE_PAST:
+            case FaultKind.OLD_LISTS:
                 self.active_faults.stale_lists.keep(self._fleet.server)
             case FaultKind.CLOCK_JUMP:
                 self._clock_ahead = timedelta(seconds=fault.seconds)
             case FaultKind.STOP:
                 self._stop(fault)
             case FaultKind.KILL:
-                self._die(fault)
+                self._crash(fault)
             case _:
                 pass
 
@@ -244,7 +244,7 @@ class Supervisor:
         finally:
             answered.cancel()
 
-    async def _live(self) -> ExitCode:
+    async def _run_once(self) -> ExitCode:
         self._number += 1
         name, fleet = self.name, self._fleet
         self._cache_checks = CacheChecks(name, fleet.server, fleet.breach)
@@ -255,7 +255,7 @@ class Supervisor:
             fleet.event_log,
             rng=Random(f"{chance} wire"),
             active_faults=self.active_faults,
-            die=self._die,
+            crash=self._crash,
             inspect=self._inspect,
             coverage=fleet.coverage,
         )
@@ -340,7 +340,7 @@ class Supervisor:
         if self._lifecycle:
             self._lifecycle.stop()
 
-    def _die(self, fault: PlannedFault) -> None:
+    def _crash(self, fault: PlannedFault) -> None:
         """Crash the process. It is cut off first, so that nothing it does at its end reaches the
         server.
         """

@@ -63,16 +63,16 @@ class Outcome:
     events: int
     seconds: float
     state: dict[str, Any]
-    made: dict[tuple[str, str], ObjectCounts]
+    object_counts: dict[tuple[str, str], ObjectCounts]
     results: dict[str, list[str]]
     coverage: WriteCoverage
 
 
 def simulate(
-    seed: int, plan: tuple[PlannedFault, ...], tell: Callable[[str], None] | None = None
+    seed: int, plan: tuple[PlannedFault, ...], print_line: Callable[[str], None] | None = None
 ) -> Outcome:
     async def run() -> Outcome:
-        return await _Run(seed, plan, tell, lines).run()
+        return await _Run(seed, plan, print_line, lines).run()
 
     with _captured_log() as lines:
         return run_virtually(run())
@@ -83,13 +83,13 @@ class _Run:
         self,
         seed: int,
         plan: tuple[PlannedFault, ...],
-        tell: Callable[[str], None] | None,
+        print_line: Callable[[str], None] | None,
         lines: "_LogCapture",
     ) -> None:
         self._seed = seed
         self._plan = plan
         self._script = script_of(seed)
-        self._event_log = EventLog(tell)
+        self._event_log = EventLog(print_line)
         self._lines = lines
         self._breaches: list[str] = []
         self._coverage = WriteCoverage()
@@ -100,7 +100,7 @@ class _Run:
     async def run(self) -> Outcome:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_loose_error)
-        self._lines.hear = self._on_line
+        self._lines.on_line = self._on_line
         async with asyncio.TaskGroup() as tasks:
             cluster = tasks.create_task(self._cluster.run(), name="cluster")
             await self._cluster.ready.wait()
@@ -123,9 +123,9 @@ class _Run:
                 server=broker,
                 event_log=self._event_log,
                 invocations=invocations,
-                function_of=observer.served_by,
+                function_of=observer.function_of,
             )
-            observer.pod_listeners.append(workers.hear)
+            observer.pod_listeners.append(workers.on_pod_change)
             runner = StoryRunner(
                 seed=self._seed,
                 replicas={name: fleet.supervisor(name) for name in APIS},
@@ -155,7 +155,7 @@ class _Run:
             events=self._event_log.length,
             seconds=loop.time(),
             state=end_state(observer),
-            made=dict(observer.made),
+            object_counts=dict(observer.object_counts),
             results=runner.results,
             coverage=self._coverage,
         )
@@ -210,10 +210,10 @@ def _traceback_of(error: object) -> str:
 
 class _LogCapture:
     def __init__(self) -> None:
-        self.hear: Callable[[dict[str, Any]], None] = lambda _: None
+        self.on_line: Callable[[dict[str, Any]], None] = lambda _: None
 
     def process(self, _logger: Any, _method: str, line: Any) -> Any:
-        self.hear(line)
+        self.on_line(line)
         raise structlog.DropEvent
 
 
@@ -241,7 +241,7 @@ def end_state(observer: ClusterObserver) -> dict[str, Any]:
     for key, pool in observer.pools.items():
         status = pool.status
         if pool.spec.refill == Refill.NEVER:
-            used = status.consumed + observer.gave_back(key.name)
+            used = status.consumed + observer.released_count(key.name)
             is_scarce = pool.spec.specName == SCARCE
             pools[f"pool {key.name}"] = (pool.spec.replicas, status.seeded, not is_scarce and used)
         else:

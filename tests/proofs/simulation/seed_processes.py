@@ -60,7 +60,7 @@ def _started_process(
     cases: tuple[Case, ...], judge: Check, most_seconds: float
 ) -> tuple[Connection, Process]:
     ours, theirs = Pipe(duplex=False)
-    process = Process(target=_try, args=(cases, judge, most_seconds, theirs))
+    process = Process(target=_judge_cases, args=(cases, judge, most_seconds, theirs))
     process.start()
     theirs.close()
     return ours, process
@@ -77,7 +77,7 @@ def _received(
         del running[pipe]
         pipe.close()
         if series.left:
-            yield _lost(series.left.popleft(), series.process.exitcode)
+            yield _verdict_of_lost(series.left.popleft(), series.process.exitcode)
         if series.left:
             waiting.appendleft(series.left)
         return
@@ -85,18 +85,20 @@ def _received(
     yield verdict
 
 
-def _lost(case: Case, code: int | None) -> Verdict:
+def _verdict_of_lost(case: Case, code: int | None) -> Verdict:
     seed, _ = case
     fault = NO_END if code == _STUCK else f"ended its process with {code}"
     return Verdict(seed, "", (fault,))
 
 
-def _try(cases: tuple[Case, ...], judge: Check, most_seconds: float, told: Connection) -> None:
+def _judge_cases(
+    cases: tuple[Case, ...], judge: Check, most_seconds: float, results: Connection
+) -> None:
     signal.signal(signal.SIGPROF, lambda *_: os._exit(_STUCK))
     for seed, plan in cases:
         # Virtual time stands still in a loop without a pause, so that processor time is limited.
         signal.setitimer(signal.ITIMER_PROF, most_seconds)
-        told.send(_judged(judge, seed, plan))
+        results.send(_judged(judge, seed, plan))
 
 
 def _judged(judge: Check, seed: int, plan: tuple[PlannedFault, ...]) -> Verdict:

@@ -47,18 +47,18 @@ class Function:
         self, invocation: Invocation, *, attempt: int, within_seconds: float
     ) -> Outcome:
         self._invocations.start(invocation, attempt, self._worker, declarer=self._declarer)
-        told: Any = json.loads(bytes(invocation.payload))
+        asked: Any = json.loads(bytes(invocation.payload))
         try:
             async with asyncio.timeout(within_seconds):
-                await asyncio.sleep(told["seconds"])
+                await asyncio.sleep(asked["seconds"])
         except TimeoutError:
             return Failure(cause=FailureClass.FRAMEWORK_TIMEOUT, error="too slow")
-        if told["isRefused"] or attempt <= told["fails"]:
+        if asked["isRefused"] or attempt <= asked["fails"]:
             return Failure(
-                cause=FailureClass.FRAMEWORK_ERROR, error="as told", is_final=told["isRefused"]
+                cause=FailureClass.FRAMEWORK_ERROR, error="as told", is_final=asked["isRefused"]
             )
-        told = {"call": invocation.invocationID, "attempt": attempt}
-        body = json.dumps(told).encode()
+        asked = {"call": invocation.invocationID, "attempt": attempt}
+        body = json.dumps(asked).encode()
         return Answer(body=msgspec.Raw(body))
 
 
@@ -79,18 +79,18 @@ class Workers:
             self._tasks.append(tasks)
             await asyncio.Event().wait()
 
-    def hear(self, key: Key, _: Pod | None, pod: Pod | None) -> None:
+    def on_pod_change(self, key: Key, _: Pod | None, pod: Pod | None) -> None:
         """Start, drain or end the Pod's worker; called for every change of a Pod, in its step."""
         running = self._running.get(key.name)
         if pod is None:
             if running:
-                running.die()
+                running.kill()
                 del self._running[key.name]
             return
         if running is None and pod.is_ready:
             self._begin(key.name, pod.metadata.labels.get(labels.UNIT, ""))
         elif running is not None and pod.metadata.deletionTimestamp is not None:
-            running.end()
+            running.drain_and_end()
 
     def inject(self, fault: PlannedFault) -> None:
         """Begin a fault whose time has come."""
@@ -105,12 +105,12 @@ class Workers:
         if function is None:
             return
         made = self._running[pod] = _WorkerProcess(self, pod, unit, function)
-        self._tasks[0].create_task(made.live(), name=f"worker {pod}")
+        self._tasks[0].create_task(made.run(), name=f"worker {pod}")
 
 
 class _WorkerProcess:
-    def __init__(self, around: Workers, pod: str, unit: str, function: Serverless) -> None:
-        self._around = around
+    def __init__(self, workers: Workers, pod: str, unit: str, function: Serverless) -> None:
+        self._workers = workers
         self._pod = pod
         self._unit = unit
         self._function = function
@@ -121,41 +121,41 @@ class _WorkerProcess:
         # The pause before the next restart, or None if the worker is not restarted.
         self._pause_seconds: float | None = None
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         while True:
-            await self._live()
+            await self._run_once()
             if self._pause_seconds is None or self._ending.is_set():
                 return
             await asyncio.sleep(self._pause_seconds)
 
-    async def _live(self) -> None:
+    async def _run_once(self) -> None:
         self._number += 1
         self._pause_seconds = None
-        around, name = self._around, f"{self._pod}.{self._number}"
-        chance = f"{around.seed} {name}"
-        around.event_log.write(self._unit, "worker starts")
+        workers, name = self._workers, f"{self._pod}.{self._number}"
+        chance = f"{workers.seed} {name}"
+        workers.event_log.write(self._unit, "worker starts")
         self._wire = wire = BrokerWire(
             name,
-            around.server,
-            around.event_log,
+            workers.server,
+            workers.event_log,
             rng=Random(f"{chance} wire"),
-            active_faults=around.active_faults,
+            active_faults=workers.active_faults,
         )
         async with asyncio.TaskGroup() as tasks:
             self._task = tasks.create_task(self._run(wire, Random(chance)), name=self._unit)
         wire.cut()
-        around.event_log.write(self._unit, "worker ended")
+        workers.event_log.write(self._unit, "worker ended")
 
     def crash(self, seconds: float) -> None:
         """Crash the worker; its container restarts in the same Pod."""
         self._pause_seconds = seconds
         self._cut()
 
-    def end(self) -> None:
+    def drain_and_end(self) -> None:
         """Drain the worker, as its Pod's hook does before the signal."""
         self._ending.set()
 
-    def die(self) -> None:
+    def kill(self) -> None:
         """End the worker for good, together with its Pod."""
         self._pause_seconds = None
         self._ending.set()
@@ -170,7 +170,7 @@ class _WorkerProcess:
             self._task.cancel()
 
     async def _run(self, wire: BrokerWire, rng: Random) -> None:
-        function, invocations = self._function, self._around.invocations
+        function, invocations = self._function, self._workers.invocations
         options = ConnectionOptions(
             url=BROKER_URL, name=self._pod, inbox_prefix=NAMES.inbox(function.requestID)
         )

@@ -21,16 +21,16 @@ class CacheChecks:
         self._name = name
         self._server = server
         self._breach = breach
-        self._followed: list[Informer[Any]] = []
+        self._followed_informers: list[Informer[Any]] = []
         self._led_from: int | None = None
         self._has_led = False
 
     def follow(self, informers: tuple[Informer[Any], ...]) -> None:
         """Watch informers from before their first list."""
-        for informer in informers[len(self._followed) :]:
-            self._followed.append(informer)
+        for informer in informers[len(self._followed_informers) :]:
+            self._followed_informers.append(informer)
             informer.add_handler(
-                _VersionMonitor(f"{self._name}, {informer.resource}", self._breach).hear
+                _VersionMonitor(f"{self._name}, {informer.resource}", self._breach).on_change
             )
 
     def lead(self, needed: tuple[Informer[Any], ...], request: Request) -> None:
@@ -55,7 +55,7 @@ class _VersionMonitor:
         self._breach = breach
         self._latest: dict[Key, int] = {}
 
-    def hear(self, key: Key, old: Any, new: Any) -> None:
+    def on_change(self, key: Key, old: Any, new: Any) -> None:
         version = version_of(new or old)
         if new is not None and version < self._latest.get(key, 0):
             self._breach(f"{self._where}: {key} goes back to an older version")

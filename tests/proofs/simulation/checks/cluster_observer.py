@@ -40,12 +40,12 @@ UNLOGGED: Final = frozenset({"Lease", "Event"})
 class SynchronousWatch(Watch):
     """A watch that receives each change synchronously, in the step that makes it."""
 
-    def __init__(self, hear: Callable[[Change], None]) -> None:
+    def __init__(self, on_change: Callable[[Change], None]) -> None:
         super().__init__(Selection(), 0)
-        self._hear = hear
+        self._on_change = on_change
 
     def offer(self, change: Change) -> None:
-        self._hear(change)
+        self._on_change(change)
 
 
 @attrs.frozen(slots=True)
@@ -72,7 +72,7 @@ class ClusterObserver:
         self.stock: dict[Key, GPUUnit] = {}
         self.pools: dict[Key, StockPool] = {}
         self.storages: dict[Key, GPUStorage] = {}
-        self.made: defaultdict[tuple[str, str], ObjectCounts] = defaultdict(ObjectCounts)
+        self.object_counts: defaultdict[tuple[str, str], ObjectCounts] = defaultdict(ObjectCounts)
         # All unit names that each operation has had.
         self.names_of: defaultdict[str, set[str]] = defaultdict(set)
         # The last moment at which each specName had no free stock unit.
@@ -82,12 +82,12 @@ class ClusterObserver:
         self._event_log = event_log
         self._breach = breach
         # The uids of all stock that units have named.
-        self._named: set[str] = set()
+        self._named_stock: set[str] = set()
         self._started: dict[str, str] = {}
         self._start_of_stock: dict[str, str] = {}
         self._start_of_operation: dict[str, str] = {}
         # By pool, the operations that released stock after a unit had named it.
-        self._givers: defaultdict[str, set[str]] = defaultdict(set)
+        self._releasers: defaultdict[str, set[str]] = defaultdict(set)
         self._consumers: set[str] = set()
         self._ordinals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._most_replicas: Counter[str] = Counter()
@@ -126,7 +126,7 @@ class ClusterObserver:
             if each.spec.serverless and each.spec.is_function_template
         }
 
-    def served_by(self, unit: str) -> Serverless | None:
+    def function_of(self, unit: str) -> Serverless | None:
         """Return the function that a worker unit serves, or None for any other unit."""
         found = self.units.get(Key(INSTANCE, unit))
         return found.spec.serverless if found and found.spec.is_function_worker else None
@@ -135,22 +135,22 @@ class ClusterObserver:
         """Return whether nothing was free at some moment since then."""
         return not self.free(spec_name) or self.last_short.get(spec_name, -1.0) >= since
 
-    def gave_back(self, pool: str) -> int:
+    def released_count(self, pool: str) -> int:
         """Return the number of operations that released the pool's stock and never consumed any.
 
         Their unit was deleted before it consumed its stock. The loser of a contest releases stock
         too, but its operation consumes another stock unit.
         """
-        return len(self._givers[pool] - self._consumers)
+        return len(self._releasers[pool] - self._consumers)
 
     def ordinals(self, pool_uid: str) -> Counter[str]:
         return self._ordinals[pool_uid]
 
     def _listen(self, collection: Collection) -> None:
         kind = collection.kind.kind
-        collection.watches.add(SynchronousWatch(lambda change: self._hear(kind, change)))
+        collection.watches.add(SynchronousWatch(lambda change: self._on_change(kind, change)))
 
-    def _hear(self, kind: str, change: Change) -> None:
+    def _on_change(self, kind: str, change: Change) -> None:
         before, after = change.before, change.after
         if kind not in UNLOGGED:
             self.last_write = self._now()
@@ -159,8 +159,8 @@ class ClusterObserver:
             self._event_log.write(
                 "server", f"{change.version} {kind} {change.path} {verb} {digest:08x}"
             )
-            made = self.made[kind, change.path]
-            self.made[kind, change.path] = ObjectCounts(
+            made = self.object_counts[kind, change.path]
+            self.object_counts[kind, change.path] = ObjectCounts(
                 made.created + (before is None), made.deleted + (after is None)
             )
         if kind in self._models:
@@ -198,10 +198,10 @@ class ClusterObserver:
         if new is None:
             return
         operation = provenance.operation_of(new)
-        self._named.add(provenance.source_uid_of(new))
+        self._named_stock.add(provenance.source_uid_of(new))
         is_template = new.spec.is_function_template
         if old is None and ACCEPTED_AT in new.metadata.annotations and not is_template:
-            self._demand_claim(new)
+            self._check_claim(new)
         if old is None and operation:
             self.names_of[operation].add(key.name)
         if new.status.timeline.createdAt is not None:
@@ -245,10 +245,10 @@ class ClusterObserver:
             self._breach(f"stock {key}: the claim of {before} was overwritten by {after}")
         claimant = provenance.claimant_of(old)
         unit = self.units.get(claimant) if claimant else None
-        if before and not after and unit is not None and _lives_from(unit, old):
+        if before and not after and unit is not None and _uses(unit, old):
             self._breach(f"stock {key}: freed although unit {claimant} uses it")
-        if before and not after and old.metadata.uid in self._named:
-            self._givers[key.name.rpartition("-")[0]].add(before)
+        if before and not after and old.metadata.uid in self._named_stock:
+            self._releasers[key.name.rpartition("-")[0]].add(before)
 
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
         if new is None:
@@ -267,8 +267,8 @@ class ClusterObserver:
             self.storages[key] = new
 
     def _on_pod(self, key: Key, old: Any, new: Any) -> None:
-        for hear in self.pod_listeners:
-            hear(key, old, new)
+        for on_change in self.pod_listeners:
+            on_change(key, old, new)
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
         if old is not None or new is None or key.namespace != INSTANCE:
@@ -277,10 +277,10 @@ class ClusterObserver:
         unit = self.units.get(Key(INSTANCE, owner.name)) if owner else None
         if unit is None or owner is None or unit.metadata.uid != owner.uid:
             return
-        self._demand_stock(unit)
+        self._check_stock(unit)
         self._start(unit)
 
-    def _demand_claim(self, unit: GPUUnit) -> None:
+    def _check_claim(self, unit: GPUUnit) -> None:
         """Check that a new unit's stock is held for it, unless its operation had a unit before."""
         source = provenance.source_of(unit)
         stock = self.stock.get(source) if source else None
@@ -289,7 +289,7 @@ class ClusterObserver:
             name = unit.metadata.name
             self._breach(f"unit {name}: created after the claim on its stock {source} had ended")
 
-    def _demand_stock(self, unit: GPUUnit) -> None:
+    def _check_stock(self, unit: GPUUnit) -> None:
         """Check at a unit's first start that its stock exists and is held for it."""
         source, name = provenance.source_of(unit), unit.metadata.name
         if source is None or unit.metadata.uid in self._started:
@@ -330,7 +330,7 @@ def _is_held(stock: GPUUnit, unit: GPUUnit) -> bool:
     )
 
 
-def _lives_from(unit: GPUUnit, stock: GPUUnit) -> bool:
+def _uses(unit: GPUUnit, stock: GPUUnit) -> bool:
     return (
         not provenance.is_terminating(unit)
         and provenance.operation_of(unit) == provenance.operation_of(stock)

@@ -35,8 +35,8 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
         was, there = outcome.results.get(story), reference.results.get(story)
         if was != there and SCARCE not in story:
             yield f"story {story} has the result {was}, undisturbed {there}"
-    yield from _counts(outcome.made, reference.made, rivals)
-    yield from _prepares(outcome.made, reference.made)
+    yield from _counts(outcome.object_counts, reference.object_counts, rivals)
+    yield from _prepares(outcome.object_counts, reference.object_counts)
 
 
 def racing_names(script: Script) -> frozenset[str]:

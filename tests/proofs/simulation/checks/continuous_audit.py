@@ -58,19 +58,19 @@ class ContinuousAudit:
         """Return the audited objects of this kind."""
         return tuple(self._held[kind].values())
 
-    def rest(self) -> None:
-        self._tell(self._suspicions())
+    def check_end(self) -> None:
+        self._report(self._suspicions())
 
     def _step(self) -> None:
         self._is_due = False
         found = self._suspicions()
-        self._tell(each for each in found if not each.finding.allowed_seconds)
-        self._tell(each for each in found if each.rule in NEVER)
+        self._report(each for each in found if not each.finding.allowed_seconds)
+        self._report(each for each in found if each.rule in NEVER)
         lasting = [each for each in found if each.rule in LASTING]
         now = asyncio.get_running_loop().time()
-        self._tell(self._durations.too_long(lasting, now))
+        self._report(self._durations.too_long(lasting, now))
 
-    def _tell(self, found: Iterable[Suspicion]) -> None:
+    def _report(self, found: Iterable[Suspicion]) -> None:
         for each in found:
             objects = ", ".join(map(str, each.finding.objects))
             self._breach(f"audit {each.rule}: {objects}: {each.finding.message}")

@@ -28,17 +28,17 @@ class WriteCoverage:
     """The writes and crashes of one run, or of several runs together."""
 
     writes: Counter[WriteKind] = attrs.field(factory=Counter)
-    deaths: Counter[tuple[WriteKind, FaultKind]] = attrs.field(factory=Counter)
+    crashes: Counter[tuple[WriteKind, FaultKind]] = attrs.field(factory=Counter)
 
     def note(self, process: str, request: Request, fault: object) -> None:
         kind = write_kind(process, request)
         self.writes[kind] += 1
         if isinstance(fault, FaultKind) and fault in MOMENTS:
-            self.deaths[kind, fault] += 1
+            self.crashes[kind, fault] += 1
 
     def add(self, other: "WriteCoverage") -> None:
         self.writes.update(other.writes)
-        self.deaths.update(other.deaths)
+        self.crashes.update(other.crashes)
 
     def missed(self, often: int) -> list[str]:
         """Return a line for each moment without a crash, of writes made at least `often` times."""
@@ -46,7 +46,7 @@ class WriteCoverage:
             f"{kind} (written {self.writes[kind]} times): no crash at {moment}"
             for kind in sorted(self.writes)
             for moment in MOMENTS
-            if self.writes[kind] >= often and not self.deaths[kind, moment]
+            if self.writes[kind] >= often and not self.crashes[kind, moment]
         ]
 
 

@@ -25,7 +25,7 @@ class Invocations:
         self._latest: dict[Called, Record] = {}
         self._accepted: set[Called] = set()
         self._starts: dict[tuple[Called, int], str] = {}
-        server.subscribe(Subscription(f"{NAMES.prefix}.changed.>", self._hear))
+        server.subscribe(Subscription(f"{NAMES.prefix}.changed.>", self._on_record))
 
     def accept(self, function: str, name: str) -> None:
         """Check that a record exists: a caller was answered that the invocation is accepted."""
@@ -47,7 +47,7 @@ class Invocations:
         if first is not worker:
             self._breach(f"invocation {name}: attempt {attempt} runs at {first} and at {worker}")
 
-    def rest(self, functions: set[str]) -> None:
+    def check_end(self, functions: set[str]) -> None:
         """Check the end of a run: all invocations have ended, and only their records are left."""
         for called in sorted(self._latest):
             record = self._latest[called]
@@ -59,23 +59,23 @@ class Invocations:
         if set(stream.consumers) != functions:
             self._breach(f"consumers {sorted(stream.consumers)}, functions {sorted(functions)}")
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _on_record(self, envelope: Envelope) -> None:
         record = read(envelope.data, Record)
         called = (record.serverlessRequestID, record.invocationID)
         before = self._latest.get(called)
         self._latest[called] = record
-        name, told = record.invocationID, f"{record.state.value} {record.attempt}"
-        self._event_log.write("broker", f"{name} {told} {record.workerName}")
+        name, summary = record.invocationID, f"{record.state.value} {record.attempt}"
+        self._event_log.write("broker", f"{name} {summary} {record.workerName}")
         if before is None:
             return
         if before.state.is_terminal:
-            self._breach(f"invocation {name}: was {before.state.value}, and then {told}")
+            self._breach(f"invocation {name}: was {before.state.value}, and then {summary}")
         if record.attempt < before.attempt:
-            self._breach(f"invocation {name}: attempt {before.attempt} is followed by {told}")
+            self._breach(f"invocation {name}: attempt {before.attempt} is followed by {summary}")
         if record.state is State.SUCCEEDED:
-            self._judge_answer(called, record)
+            self._check_answer(called, record)
 
-    def _judge_answer(self, called: Called, record: Record) -> None:
+    def _check_answer(self, called: Called, record: Record) -> None:
         body: Any = json.loads(bytes(record.body))
         if body["attempt"] != record.attempt:
             self._breach(f"invocation {called}: has the answer of attempt {body['attempt']}")

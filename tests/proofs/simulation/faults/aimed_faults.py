@@ -27,36 +27,36 @@ SHARE: Final = 0.5
 
 def aimed_faults(seed: int, script: Script) -> Iterator[PlannedFault]:
     rng = Random(f"{seed} aimed")
-    for events in RUNS_OF_EVENTS:
+    for events in SEQUENCES:
         if rng.random() < SHARE:
             yield from events(rng, script)
 
 
-def _unit_comes_after_its_end(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _unit_create_lands_after_deletion(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for unit in script.units:
         if unit.operation == "unit-hasty":
-            yield from _at_all(
+            yield from _at_each(
                 APIS,
                 unit.begins_at,
                 FaultKind.LANDS_LATE,
                 Target.CREATE,
-                _named(unit.name),
+                _create_of(unit.name),
                 rng.uniform(25.0, 55.0),
             )
 
 
-def _claimed_unit_comes_slowly(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _unit_create_is_slow(rng: Random, script: Script) -> Iterator[PlannedFault]:
     unit = rng.choice(script.units)
-    aim, seconds = _named(unit.unit_name), rng.uniform(5.0, 25.0)
-    yield from _at_all(APIS, unit.begins_at, FaultKind.SLOW_BEFORE, Target.CREATE, aim, seconds)
+    aim, seconds = _create_of(unit.unit_name), rng.uniform(5.0, 25.0)
+    yield from _at_each(APIS, unit.begins_at, FaultKind.SLOW_BEFORE, Target.CREATE, aim, seconds)
 
 
-def _shrinks_under_claims(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _pool_shrinks_during_claims(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for shrinking_pool in script.shrinking_pools:
         for number in range(2, 2 + 2 * shrinking_pool.replicas):
             aim = f"gpuunits/{shrinking_pool.name}-{number}"
             seconds = rng.uniform(2.0, 6.0)
-            yield from _at_all(
+            yield from _at_each(
                 MANAGERS,
                 shrinking_pool.begins_at,
                 FaultKind.SLOW_BEFORE,
@@ -66,47 +66,47 @@ def _shrinks_under_claims(rng: Random, script: Script) -> Iterator[PlannedFault]
             )
         for name in shrinking_pool.units[1:]:
             seconds = rng.uniform(8.0, 20.0)
-            yield from _at_all(
+            yield from _at_each(
                 APIS,
                 shrinking_pool.begins_at,
                 FaultKind.SLOW_BEFORE,
                 Target.CREATE,
-                _named(name),
+                _create_of(name),
                 seconds,
             )
 
 
-def _stock_comes_after_its_use(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _stock_create_lands_after_its_use(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for shrinking_pool in script.shrinking_pools:
-        yield from _at_all(
+        yield from _at_each(
             MANAGERS,
             shrinking_pool.begins_at,
             FaultKind.LANDS_LATE,
             Target.CREATE,
-            _named(f"{shrinking_pool.name}-1"),
+            _create_of(f"{shrinking_pool.name}-1"),
             rng.uniform(35.0, 55.0),
         )
 
 
-def _ordinal_is_left_out(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _ordinal_is_skipped(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for seed in script.seeds:
         if seed.replicas > 1:
             ordinal = rng.randrange(1, seed.replicas)
-            aim = _named(f"{derived_name(seed.operation)}-{ordinal}")
+            aim = _create_of(f"{derived_name(seed.operation)}-{ordinal}")
             kind = rng.choice((FaultKind.DROPPED, FaultKind.REFUSED_500, FaultKind.UNREACHABLE))
-            yield from _at_all(MANAGERS, seed.begins_at, kind, Target.CREATE, aim)
+            yield from _at_each(MANAGERS, seed.begins_at, kind, Target.CREATE, aim)
 
 
-def _claim_is_not_given_back(_: Random, script: Script) -> Iterator[PlannedFault]:
+def _claim_release_is_lost(_: Random, script: Script) -> Iterator[PlannedFault]:
     aim = f'"{labels.CLAIMED_BY}":null'
     for namesakes in script.namesakes:
-        yield from _at_all(APIS, namesakes.begins_at, FaultKind.DROPPED, Target.PATCH, aim)
+        yield from _at_each(APIS, namesakes.begins_at, FaultKind.DROPPED, Target.PATCH, aim)
 
 
-def _hold_ends_late(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _hold_release_lands_late(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for storage in script.storages:
         seconds = rng.uniform(10.0, 55.0)
-        yield from _at_all(
+        yield from _at_each(
             MANAGERS,
             storage.begins_at,
             FaultKind.LANDS_LATE,
@@ -133,7 +133,7 @@ def _events_are_lost(rng: Random, _: Script) -> Iterator[PlannedFault]:
         yield PlannedFault(at=at + seconds - 0.1, process=LEADER, kind=FaultKind.HISTORY_LOST)
 
 
-def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[PlannedFault]:
+def _watch_falls_silent_near_the_end(rng: Random, _: Script) -> Iterator[PlannedFault]:
     yield PlannedFault(
         at=rng.uniform(LAST_SECOND - 30.0, LAST_SECOND),
         process=rng.choice(PROCESSES),
@@ -141,11 +141,11 @@ def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[PlannedFault
     )
 
 
-def _lists_again(rng: Random, _: Script) -> Iterator[PlannedFault]:
+def _processes_list_again(rng: Random, _: Script) -> Iterator[PlannedFault]:
     """Let each process list again: it gets an old list, and a page of a later list expires."""
     for process in PROCESSES:
         at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 20.0)
-        yield PlannedFault(at=at, process=process, kind=FaultKind.LISTS_OF_THE_PAST)
+        yield PlannedFault(at=at, process=process, kind=FaultKind.OLD_LISTS)
         for number in range(2):
             again_at = at + rng.uniform(5.0, 10.0) + 10.0 * number
             yield PlannedFault(
@@ -157,10 +157,10 @@ def _lists_again(rng: Random, _: Script) -> Iterator[PlannedFault]:
             yield PlannedFault(at=again_at, process=process, kind=FaultKind.WATCHES_GONE)
 
 
-def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[PlannedFault]:
+def _deployment_of_suspended_unit_is_late(_: Random, script: Script) -> Iterator[PlannedFault]:
     """Delay the new Deployment of a suspended unit, so that its storage is checked without one."""
     for storage in script.storages:
-        if storage.sleeps:
+        if storage.is_suspended:
             # Earlier creates that name the volume: prepare Jobs, the file server, the first
             # Deployments.
             earlier = storage.is_prepared + storage.fails + storage.has_accessor
@@ -177,10 +177,10 @@ def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[PlannedF
                 )
 
 
-def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[PlannedFault]:
+def _mount_of_suspended_unit_is_removed_late(_: Random, script: Script) -> Iterator[PlannedFault]:
     """Delay the patch of a suspended unit's Deployment: its storage is checked before it."""
     for storage in script.storages:
-        if storage.release is Release.UNMOUNTED_ASLEEP:
+        if storage.release is Release.UNMOUNTED_WHILE_SUSPENDED:
             for process in MANAGERS:
                 yield PlannedFault(
                     at=storage.begins_at,
@@ -188,23 +188,23 @@ def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[PlannedFault
                     kind=FaultKind.UNREACHABLE,
                     target=Target.PATCH,
                     # The patches of this suspension, and of an earlier suspension and resume.
-                    skip=1 + 2 * storage.sleeps,
+                    skip=1 + 2 * storage.is_suspended,
                     aim=f"deployments/unit-{storage.users[0]}",
                 )
 
 
-def _answer_about_claimed_unit_is_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _answer_to_unit_create_is_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
     unit = rng.choice(script.units)
-    aim = _named(unit.unit_name)
-    yield from _at_all(APIS, unit.begins_at, FaultKind.ANSWER_LOST, Target.CREATE, aim)
+    aim = _create_of(unit.unit_name)
+    yield from _at_each(APIS, unit.begins_at, FaultKind.ANSWER_LOST, Target.CREATE, aim)
 
 
-def _twin_is_refused(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _one_of_two_equal_requests_is_refused(rng: Random, script: Script) -> Iterator[PlannedFault]:
     """Refuse one of two equal requests while the other, with the same claim, is in flight."""
     for unit in script.units:
-        if unit.doubles:
-            aim, (slow, refused) = _named(unit.unit_name), rng.sample(APIS, 2)
-            yield from _at_all(
+        if unit.is_doubled:
+            aim, (slow, refused) = _create_of(unit.unit_name), rng.sample(APIS, 2)
+            yield from _at_each(
                 (slow,),
                 unit.begins_at,
                 FaultKind.SLOW_BEFORE,
@@ -212,16 +212,16 @@ def _twin_is_refused(rng: Random, script: Script) -> Iterator[PlannedFault]:
                 aim,
                 rng.uniform(5.0, 25.0),
             )
-            yield from _at_all((refused,), unit.begins_at, FaultKind.CONFLICT, Target.CREATE, aim)
+            yield from _at_each((refused,), unit.begins_at, FaultKind.CONFLICT, Target.CREATE, aim)
 
 
-def _answers_to_both_twins_are_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _answers_to_two_equal_requests_are_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
     """Lose the answers to the creates of two equal requests that use one claim."""
-    doubled = [unit for unit in script.units if unit.doubles]
+    doubled = [unit for unit in script.units if unit.is_doubled]
     if doubled:
         unit = rng.choice(doubled)
-        aim = _named(unit.unit_name)
-        yield from _at_all(APIS, unit.begins_at, FaultKind.ANSWER_LOST, Target.CREATE, aim)
+        aim = _create_of(unit.unit_name)
+        yield from _at_each(APIS, unit.begins_at, FaultKind.ANSWER_LOST, Target.CREATE, aim)
 
 
 def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[PlannedFault]:
@@ -234,49 +234,49 @@ def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Plann
         )
 
 
-def _claim_comes_after_its_rival_started(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _claim_lands_after_its_rival_started(rng: Random, script: Script) -> Iterator[PlannedFault]:
     """Delay a claim until the stock unit for which both bodies compete is gone, so that it takes
     another.
     """
     for contest in script.contests:
         _, second = contest.names
         aim, seconds = f"/{second}", rng.uniform(15.0, 28.0)
-        yield from _at_all(
+        yield from _at_each(
             APIS, contest.begins_at, FaultKind.SLOW_BEFORE, Target.PATCH, aim, seconds
         )
 
 
-def _stock_comes_after_its_pool(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _stock_create_lands_after_its_pool(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for pool in script.pools:
         if pool.is_deleted:
-            yield from _at_all(
+            yield from _at_each(
                 MANAGERS,
                 pool.begins_at,
                 FaultKind.LANDS_LATE,
                 Target.CREATE,
-                _named(f"{pool.name}-1"),
+                _create_of(f"{pool.name}-1"),
                 rng.uniform(35.0, 55.0),
             )
 
 
-def _storage_comes_after_its_end(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _storage_create_lands_after_deletion(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for storage in script.storage_changes:
         if not storage.is_made_again:
-            yield from _at_all(
+            yield from _at_each(
                 APIS,
                 storage.begins_at,
                 FaultKind.LANDS_LATE,
                 Target.CREATE,
-                _named(storage.name),
+                _create_of(storage.name),
                 rng.uniform(48.0, 58.0),
             )
 
 
-def _unit_that_came_back_stays_for_a_while(rng: Random, script: Script) -> Iterator[PlannedFault]:
+def _unit_created_again_is_deleted_late(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for unit in script.units:
         if unit.operation == "unit-hasty":
             aim, seconds = f"gpuunits/{unit.name}", rng.uniform(15.0, 25.0)
-            yield from _at_all(
+            yield from _at_each(
                 MANAGERS, unit.begins_at, FaultKind.SLOW_BEFORE, Target.DELETE, aim, seconds
             )
 
@@ -298,46 +298,46 @@ def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[PlannedFaul
 
 def _leader_stops_while_a_create_may_land(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for shrinking_pool in script.shrinking_pools:
-        yield from _at_all(
+        yield from _at_each(
             MANAGERS,
             shrinking_pool.begins_at,
             FaultKind.LANDS_LATE,
             Target.CREATE,
-            _named(f"{shrinking_pool.name}-1"),
+            _create_of(f"{shrinking_pool.name}-1"),
             rng.uniform(35.0, 55.0),
         )
         stops_at = shrinking_pool.begins_at + rng.uniform(3.0, 12.0)
         yield PlannedFault(at=stops_at, process=LEADER, kind=FaultKind.STOP, seconds=10.0)
 
 
-RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[PlannedFault]], ...]] = (
-    _unit_comes_after_its_end,
-    _claimed_unit_comes_slowly,
-    _shrinks_under_claims,
-    _stock_comes_after_its_use,
-    _ordinal_is_left_out,
-    _claim_is_not_given_back,
-    _hold_ends_late,
+SEQUENCES: Final[tuple[Callable[[Random, Script], Iterable[PlannedFault]], ...]] = (
+    _unit_create_lands_after_deletion,
+    _unit_create_is_slow,
+    _pool_shrinks_during_claims,
+    _stock_create_lands_after_its_use,
+    _ordinal_is_skipped,
+    _claim_release_is_lost,
+    _hold_release_lands_late,
     _stale_standby_begins_to_lead,
     _events_are_lost,
-    _watch_falls_silent_at_last,
-    _lists_again,
-    _deployment_comes_late_again,
-    _mount_is_taken_out_late,
-    _answer_about_claimed_unit_is_lost,
-    _twin_is_refused,
+    _watch_falls_silent_near_the_end,
+    _processes_list_again,
+    _deployment_of_suspended_unit_is_late,
+    _mount_of_suspended_unit_is_removed_late,
+    _answer_to_unit_create_is_lost,
+    _one_of_two_equal_requests_is_refused,
     _replicas_see_different_stock,
-    _stock_comes_after_its_pool,
-    _storage_comes_after_its_end,
-    _unit_that_came_back_stays_for_a_while,
+    _stock_create_lands_after_its_pool,
+    _storage_create_lands_after_deletion,
+    _unit_created_again_is_deleted_late,
     _tombstone_cannot_be_read,
     _leader_stops_while_a_create_may_land,
-    _claim_comes_after_its_rival_started,
-    _answers_to_both_twins_are_lost,
+    _claim_lands_after_its_rival_started,
+    _answers_to_two_equal_requests_are_lost,
 )
 
 
-def _at_all(
+def _at_each(
     processes: Iterable[str],
     at: float,
     kind: FaultKind,
@@ -352,6 +352,6 @@ def _at_all(
         )
 
 
-def _named(name: str) -> str:
+def _create_of(name: str) -> str:
     """Return the text of a create that contains the object's name."""
     return f'"name":"{name}"'

@@ -20,8 +20,8 @@ LATENCY: Final = (0.0005, 0.01)
 # The client closes its connection when a third ping is due after two unanswered ones.
 GIVEN_UP_SECONDS: Final = 25.0
 # The subject of the connection's own messages, which no fault hits individually.
-OWN: Final = ""
-HEARD: Final = frozenset({BrokerFaultKind.DELIVERY_LOST})
+OWN_SUBJECT: Final = ""
+INCOMING: Final = frozenset({BrokerFaultKind.DELIVERY_LOST})
 
 
 class ActiveBrokerFaults:
@@ -46,7 +46,7 @@ class ActiveBrokerFaults:
                 self._lose_sessions()
             case BrokerFaultKind.BROKER_SILENT:
                 self.silent_until = now + fault.seconds
-                asyncio.get_running_loop().call_later(GIVEN_UP_SECONDS, self._give_up)
+                asyncio.get_running_loop().call_later(GIVEN_UP_SECONDS, self._lose_silent_sessions)
             case _:
                 self.armed.append(fault)
 
@@ -54,16 +54,20 @@ class ActiveBrokerFaults:
         self.armed.clear()
         self.away_until = self.silent_until = 0.0
 
-    def hit(self, envelope: Envelope, *, is_heard: bool) -> PlannedFault | None:
+    def hit(self, envelope: Envelope, *, is_incoming: bool) -> PlannedFault | None:
         for fault in self.armed:
-            is_meant = (fault.kind in HEARD) is is_heard and fault.aim in envelope.subject
+            is_meant = (fault.kind in INCOMING) is is_incoming and fault.aim in envelope.subject
             needs_reply = fault.kind is BrokerFaultKind.REPLY_LOST
-            if envelope.subject != OWN and is_meant and (envelope.reply or not needs_reply):
+            if (
+                envelope.subject != OWN_SUBJECT
+                and is_meant
+                and (envelope.reply or not needs_reply)
+            ):
                 self.armed.remove(fault)
                 return fault
         return None
 
-    def _give_up(self) -> None:
+    def _lose_silent_sessions(self) -> None:
         if asyncio.get_running_loop().time() < self.silent_until:
             self._lose_sessions()
 
@@ -127,7 +131,7 @@ class _Link:
         self._lost: Callable[[], None] = lambda: None
         self._is_closed = False
         # When the last message in each direction arrives; later messages arrive after it.
-        self._sent_until = self._heard_until = 0.0
+        self._outgoing_until = self._incoming_until = 0.0
         # Inboxes whose next message is lost.
         self._muted: set[str] = set()
 
@@ -141,7 +145,7 @@ class _Link:
     def send(self, envelope: Envelope, arrive: Callable[[], None]) -> None:
         if self._wire.is_cut:
             return
-        fault = self._wire.active_faults.hit(envelope, is_heard=False)
+        fault = self._wire.active_faults.hit(envelope, is_incoming=False)
         if fault is not None:
             self._wire.note(fault, envelope)
         match fault.kind if fault else None:
@@ -152,19 +156,19 @@ class _Link:
             case _:
                 pass
         late = fault.seconds if fault else 0.0
-        self._sent_until = self._after(self._sent_until, late)
-        asyncio.get_running_loop().call_at(self._sent_until, arrive)
+        self._outgoing_until = self._after(self._outgoing_until, late)
+        asyncio.get_running_loop().call_at(self._outgoing_until, arrive)
 
     def hear(self, envelope: Envelope, arrive: Callable[[], None]) -> None:
         if envelope.subject in self._muted:
             self._muted.remove(envelope.subject)
             return
-        fault = self._wire.active_faults.hit(envelope, is_heard=True)
+        fault = self._wire.active_faults.hit(envelope, is_incoming=True)
         if fault is not None:
             self._wire.note(fault, envelope)
             return
-        self._heard_until = self._after(self._heard_until, 0.0)
-        asyncio.get_running_loop().call_at(self._heard_until, self._pass, arrive)
+        self._incoming_until = self._after(self._incoming_until, 0.0)
+        asyncio.get_running_loop().call_at(self._incoming_until, self._deliver, arrive)
 
     def close(self) -> None:
         self._is_closed = True
@@ -178,6 +182,6 @@ class _Link:
         at = asyncio.get_running_loop().time() + self._wire.latency() + late
         return max(at, last + 1e-6, self._wire.active_faults.silent_until)
 
-    def _pass(self, arrive: Callable[[], None]) -> None:
+    def _deliver(self, arrive: Callable[[], None]) -> None:
         if not self._is_closed and not self._wire.is_cut:
             arrive()

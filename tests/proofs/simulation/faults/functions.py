@@ -25,9 +25,9 @@ from tests.proofs.simulation.faults.kinds import (
 MOST: Final = 12
 # The processes that have a session with the broker.
 SESSIONS: Final = (*APIS, *FOR_FUNCTIONS, ALL_WORKERS)
-WHOSE: Final = (*SESSIONS, BROKER)
+PROCESSES_AND_BROKER: Final = (*SESSIONS, BROKER)
 # Parts of the subjects of messages that are lost or late.
-SENT: Final = (
+SUBJECT_PARTS: Final = (
     "$JS.ACK.",
     ".state.",
     ".invoke.",
@@ -68,7 +68,7 @@ def _message(rng: Random) -> PlannedFault:
         at=_moment(rng),
         process=rng.choice(SESSIONS),
         kind=kind,
-        aim=rng.choice(SENT),
+        aim=rng.choice(SUBJECT_PARTS),
         seconds=seconds,
     )
 
@@ -76,7 +76,10 @@ def _message(rng: Random) -> PlannedFault:
 def _outage(rng: Random) -> PlannedFault:
     kind, seconds = rng.choice(OUTAGES)
     return PlannedFault(
-        at=_moment(rng), process=rng.choice(WHOSE), kind=kind, seconds=rng.uniform(*seconds)
+        at=_moment(rng),
+        process=rng.choice(PROCESSES_AND_BROKER),
+        kind=kind,
+        seconds=rng.uniform(*seconds),
     )
 
 

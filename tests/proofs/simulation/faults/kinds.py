@@ -60,7 +60,7 @@ class FaultKind(StrEnum):
     CLOCK_JUMP = "clock-jump"
     STOP = "stop"
     KILL = "kill"
-    LISTS_OF_THE_PAST = "lists-of-the-past"
+    OLD_LISTS = "lists-of-the-past"
 
 
 class BrokerFaultKind(StrEnum):

@@ -40,7 +40,7 @@ SECONDS: Final[Mapping[FaultKind, tuple[float, float]]] = {
     FaultKind.KILL: (0.5, 40.0),
 }
 # A kind that has no effect without another fault is only planned by aimed faults.
-COMMON: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.LISTS_OF_THE_PAST)
+COMMON: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.OLD_LISTS)
 WRITE_KINDS: Final = {
     FaultKind.CONFLICT,
     FaultKind.ANSWER_LOST,
@@ -58,17 +58,17 @@ READS: Final = (Target.READ, Target.READ, Target.LIST)
 
 def plan_of(seed: int) -> tuple[PlannedFault, ...]:
     script = script_of(seed)
-    faults = [*_by_chance(Random(f"{seed} faults"), MANAGERS, PROCESSES, MOST_FAULTS)]
+    faults = [*_random_faults(Random(f"{seed} faults"), MANAGERS, PROCESSES, MOST_FAULTS)]
     faults.extend(aimed_faults(seed, script))
     faults.extend(aimed_crashes(seed, has_function=bool(script.functions)))
     if script.functions:
         rng = Random(f"{seed} activators")
-        faults.extend(_by_chance(rng, ACTIVATORS, ACTIVATORS, MOST_AT_ACTIVATORS))
+        faults.extend(_random_faults(rng, ACTIVATORS, ACTIVATORS, MOST_AT_ACTIVATORS))
         faults.extend(function_faults(seed))
     return tuple(sorted(faults, key=lambda each: each.at))
 
 
-def _by_chance(
+def _random_faults(
     rng: Random, electors: tuple[str, ...], processes: tuple[str, ...], most: int
 ) -> Iterator[PlannedFault]:
     for _ in range(rng.randint(1, most)):

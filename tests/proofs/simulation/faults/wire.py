@@ -45,7 +45,7 @@ def refusal(status: int, reason: str, *, retry_after: float = 0.0) -> Response:
     )
 
 
-def _told(request: Request) -> str:
+def _describe(request: Request) -> str:
     """Return the request in words, without the API group of its path."""
     where = request.path.split("/namespaces/", 1)[-1]
     return f"{request.method} {where}"
@@ -58,7 +58,7 @@ def _in_short_pages(request: Request) -> Request:
 
 
 class Wire:
-    """The connection of one incarnation of a process; faults that crash the process call `die`."""
+    """The connection of one incarnation of a process. A fault that crashes it calls `crash`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Wire:
         *,
         rng: Random,
         active_faults: ActiveFaults,
-        die: Callable[[PlannedFault], None],
+        crash: Callable[[PlannedFault], None],
         inspect: Callable[[Request], None],
         coverage: WriteCoverage,
     ) -> None:
@@ -83,12 +83,12 @@ class Wire:
         self._event_log = event_log
         self._rng = rng
         self._active_faults = active_faults
-        self._die = die
+        self._crash = crash
         self._inspect = inspect
         self._coverage = coverage
         self._streams: dict[DisturbedStream, None] = {}
         # The number of open watches of each collection that was ever watched.
-        self._followed: Counter[ListedCollection] = Counter()
+        self._open_watches: Counter[ListedCollection] = Counter()
         # What the server has forgotten: continue tokens, and versions before this one.
         self._expired_tokens: set[str] = set()
         self._gone_before = 0
@@ -100,7 +100,7 @@ class Wire:
 
     async def request(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
-        what = _told(request)
+        what = _describe(request)
         if self.is_cut or loop.time() < self._outage_end(request):
             raise UnreachableError(f"{what}: no connection")
         self._inspect(request)
@@ -156,7 +156,7 @@ class Wire:
     def _send(
         self, request: Request, fault: PlannedFault | None, answered: asyncio.Future[Response]
     ) -> None:
-        what = _told(request)
+        what = _describe(request)
         kind = fault.kind if fault else None
         seconds = fault.seconds if fault else 0.0
         token = dict(request.query).get("continue", "")
@@ -169,7 +169,7 @@ class Wire:
             case FaultKind.UNREACHABLE:
                 answered.set_exception(UnreachableError(f"{what}: refused"))
             case FaultKind.CRASH_BEFORE if fault:
-                self._die(fault)
+                self._crash(fault)
             case FaultKind.DROPPED:
                 self._fail_later(answered, OutcomeUnknownError(f"{what}: reset"))
             case FaultKind.CONFLICT:
@@ -187,13 +187,13 @@ class Wire:
                 loop = asyncio.get_running_loop()
                 loop.call_later(late + self._latency(), self._arrive, request, fault, answered)
                 if kind is FaultKind.CRASH_SENT and fault:
-                    self._die(fault)
+                    self._crash(fault)
 
     def _arrive(
         self, request: Request, fault: PlannedFault | None, answered: asyncio.Future[Response]
     ) -> None:
         response = self._answer_to(request)
-        what = _told(request)
+        what = _describe(request)
         self._event_log.write(self._name, f"{what} -> {response.status}")
         kind = fault.kind if fault else None
         match kind:
@@ -204,7 +204,7 @@ class Wire:
             case FaultKind.ANSWER_GARBLED:
                 self._answer_later(answered, attrs.evolve(response, body=response.body[:-9]))
             case FaultKind.CRASH_AFTER if fault:
-                self._die(fault)
+                self._crash(fault)
             case FaultKind.SLOW_AFTER if fault:
                 self._answer_later(answered, response, seconds=fault.seconds)
             case _:
@@ -215,7 +215,7 @@ class Wire:
             return self._server.handle(request)
         stale_lists = self._active_faults.stale_lists
         stale_lists.note(request)
-        return stale_lists.give(request, self._followed) or self._server.handle(
+        return stale_lists.give(request, self._open_watches) or self._server.handle(
             _in_short_pages(request)
         )
 
@@ -253,14 +253,14 @@ class Wire:
         if int(version) < self._gone_before:
             yield RefusedStream(refusal(410, "Expired"))
             return
-        self._event_log.write(self._name, f"watch {_told(request)} from {version}")
+        self._event_log.write(self._name, f"watch {_describe(request)} from {version}")
         inner = self._server.open_stream(request)
         stream = DisturbedStream(inner, lambda: self._rng.uniform(*WATCH_LAG))
         self._streams[stream] = None
-        self._followed[collection_of(request)] += 1
+        self._open_watches[collection_of(request)] += 1
         try:
             yield stream
         finally:
-            self._followed[collection_of(request)] -= 1
+            self._open_watches[collection_of(request)] -= 1
             del self._streams[stream]
             inner.close()

@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.proofs.simulation.mutations.campaign import Campaign, Processes
 from tests.proofs.simulation.mutations.catalogue import MUTATIONS
-from tests.proofs.simulation.mutations.results import Row, as_json, is_well, table, words_of
+from tests.proofs.simulation.mutations.results import Row, all_found, as_json, summary_of, table
 
 PROCESSES: Final = 2
 MINUTES: Final = 60.0
@@ -43,26 +43,26 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no mutation has such a name: {given.only}")
     rows: dict[str, Row] = {}
 
-    def tell(row: Row) -> None:
+    def on_row(row: Row) -> None:
         """Print the row, and write the table so far, so that an interrupted campaign keeps its
         results.
         """
         rows[row.name] = row
-        _say(words_of(row))
+        _print_line(summary_of(row))
         if given.json:
             given.json.write_text(as_json(rows.values()), encoding="utf-8")
 
     processes = Processes(time.monotonic() + 60.0 * given.minutes)
-    campaign = Campaign(judge=processes.judge, tell=tell, processes=given.processes)
+    campaign = Campaign(judge=processes.judge, on_row=on_row, processes=given.processes)
     judged = campaign.run(chosen)
     for line in table(judged):
-        _say(line)
+        _print_line(line)
     if given.json:
         given.json.write_text(as_json(judged), encoding="utf-8")
-    return 0 if is_well(judged) else 1
+    return 0 if all_found(judged) else 1
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -41,10 +41,10 @@ class Judge(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Campaign:
-    """Judges mutations round by round; `tell` receives a row whenever it was tried."""
+    """Judges mutations round by round; `on_row` receives a row whenever it was tried."""
 
     judge: Judge
-    tell: Callable[[Row], None]
+    on_row: Callable[[Row], None]
     processes: int = 1
     # By seed or test, whether the code without a mutation passes it.
     _passed: dict[int | str, bool] = attrs.field(factory=dict, init=False)
@@ -67,7 +67,7 @@ class Campaign:
         except NotJudgedError as error:
             row = row.given_up(error.verdict, str(error))
         row = attrs.evolve(row, seconds=time.monotonic() - began)
-        self.tell(row)
+        self.on_row(row)
         return row
 
     def _tried(self, row: Row, seeds: range) -> Iterator[Row]:

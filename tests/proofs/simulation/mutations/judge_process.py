@@ -27,10 +27,10 @@ def main(arguments: Sequence[str]) -> int:
         if mutation.name == given.plant:
             plant(mutation)
     if given.test:
-        _say(_of_test(given.test))
+        _print_line(_of_test(given.test))
         return 0
     for judged in _of_seeds(range(given.first, given.last + 1)):
-        _say(judged)
+        _print_line(judged)
         if judged.end is not End.SOUND:
             break
     return 0
@@ -69,14 +69,14 @@ def _demand_an_end(seed: int) -> None:
     """Limit the processor time of a seed: virtual time stands still in a loop without a pause."""
 
     def give_up(*_: object) -> None:
-        _say(Judged(end=End.SPUN, seed=seed))
+        _print_line(Judged(end=End.SPUN, seed=seed))
         os._exit(0)
 
     signal.signal(signal.SIGPROF, give_up)
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
 
 
-def _say(judged: Judged) -> None:
+def _print_line(judged: Judged) -> None:
     sys.stdout.write(f"{judged.line}\n")
     sys.stdout.flush()
 

@@ -93,18 +93,18 @@ def read_line(line: str) -> Judged | None:
     """Return the result in the line, or None for any other output."""
     if not line.startswith('{"end"'):
         return None
-    told = json.loads(line)
-    return Judged(end=End(told["end"]), seed=told["seed"], complaint=told["complaint"])
+    parsed = json.loads(line)
+    return Judged(end=End(parsed["end"]), seed=parsed["seed"], complaint=parsed["complaint"])
 
 
-def is_well(rows: Sequence[Row]) -> bool:
+def all_found(rows: Sequence[Row]) -> bool:
     return all(row.verdict is Verdict.FOUND for row in rows)
 
 
-def words_of(row: Row) -> str:
+def summary_of(row: Row) -> str:
     by = f" by {row.judged_by}" if row.judged_by else ""
-    told = f": {row.complaint}" if row.complaint else ""
-    return f"{row.name}: {row.verdict}{by}{told}"
+    complaint = f": {row.complaint}" if row.complaint else ""
+    return f"{row.name}: {row.verdict}{by}{complaint}"
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
@@ -119,10 +119,10 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def as_json(rows: Iterable[Row]) -> str:
-    return json.dumps([_members_of(row) for row in rows], indent=1) + "\n"
+    return json.dumps([_document_of(row) for row in rows], indent=1) + "\n"
 
 
-def _members_of(row: Row) -> dict[str, object]:
+def _document_of(row: Row) -> dict[str, object]:
     return {
         "name": row.name,
         "room": row.room,

@@ -13,11 +13,11 @@ from tests.proofs.simulation.mutations.results import (
     Judged,
     Row,
     Verdict,
+    all_found,
     as_json,
-    is_well,
     read_line,
+    summary_of,
     table,
-    words_of,
 )
 
 MUTATION = Mutation("a defect", "gpuruntime.kube.client", "old", "new")
@@ -46,7 +46,7 @@ class Script:
                         return
 
     def run(self, *mutations: Mutation) -> list[Row]:
-        return Campaign(judge=self.judge, tell=lambda _: None).run(mutations)
+        return Campaign(judge=self.judge, on_row=lambda _: None).run(mutations)
 
 
 def test_a_mutation_is_found_by_the_first_seed_that_fails() -> None:
@@ -75,7 +75,7 @@ def test_a_find_of_the_last_seed_that_does_not_count_leaves_the_mutation_not_fou
 def test_the_code_without_a_mutation_is_judged_once_for_each_seed() -> None:
     script = Script(planted={3: FAILED})
     rows = script.run(MUTATION, attrs.evolve(MUTATION, name="another"))
-    assert is_well(rows)
+    assert all_found(rows)
     assert [asked for asked in script.asked if not asked[0]] == [("", range(3, 4))]
 
 
@@ -122,8 +122,8 @@ def row_of(verdict: Verdict) -> Row:
 @pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.FOUND])
 def test_a_campaign_succeeds_only_if_each_mutation_is_found(verdict: Verdict) -> None:
     found = row_of(Verdict.FOUND)
-    assert is_well([found])
-    assert not is_well([found, row_of(verdict)])
+    assert all_found([found])
+    assert not all_found([found, row_of(verdict)])
 
 
 def test_the_table_shows_the_number_of_seeds_and_the_missing_mutations_last() -> None:
@@ -148,7 +148,7 @@ def test_the_json_has_a_row_for_each_mutation() -> None:
 
 
 def test_a_row_is_printed_with_its_complaint() -> None:
-    told = words_of(attrs.evolve(row_of(Verdict.FOUND), complaint="it broke"))
+    told = summary_of(attrs.evolve(row_of(Verdict.FOUND), complaint="it broke"))
     assert told == "a defect: found by seed 6: it broke"
 
 

@@ -27,12 +27,12 @@ class ExpectedEnd(Enum):
 
     ANSWERED = frozenset({"succeeded"})
     REFUSED = frozenset({"dead_lettered"})
-    LATE = frozenset({"expired"})
-    TAKEN_BACK = frozenset({"cancelled", "succeeded"})
+    EXPIRED = frozenset({"expired"})
+    CANCELLED = frozenset({"cancelled", "succeeded"})
     # Accepted by a replica whose clock is wrong, and cancelled.
     MISDATED = frozenset({"cancelled", "expired", "succeeded"})
     ORPHANED = frozenset({"failed"})
-    OVERTAKEN = frozenset({"failed", "succeeded"})
+    FUNCTION_DELETED = frozenset({"failed", "succeeded"})
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -50,7 +50,7 @@ class StoryContext(Protocol):
 
     def unit(self, name: str) -> GPUUnit | None: ...
 
-    def demand(self, holds: object, what: str) -> None: ...
+    def require(self, holds: object, what: str) -> None: ...
 
     def note(self, story: str, text: str) -> None: ...
 
@@ -105,11 +105,11 @@ class FunctionStoryRun:
                 await self._change_image(calls)
             case FunctionStep.EXPIRE:
                 await self._expire(
-                    attrs.evolve(calls[0], expected_end=ExpectedEnd.LATE, life_seconds=5)
+                    attrs.evolve(calls[0], expected_end=ExpectedEnd.EXPIRED, life_seconds=5)
                 )
             case FunctionStep.CANCEL:
                 await self._cancel(
-                    attrs.evolve(calls[0], seconds=10.0, expected_end=ExpectedEnd.TAKEN_BACK)
+                    attrs.evolve(calls[0], seconds=10.0, expected_end=ExpectedEnd.CANCELLED)
                 )
             case _:
                 assert_never(step)
@@ -124,13 +124,13 @@ class FunctionStoryRun:
             **ENVELOPES[FUNCTION_SPEC],
         }
         answer = (await self._caller.call("POST", POOLS, body)).answer
-        self._demand(answer.status in (200, 202), f"pool: {answer}")
+        self._require(answer.status in (200, 202), f"pool: {answer}")
         pools, key = self._context.observer.pools, Key(STOCK, self._story.pool)
         await self._context.until(lambda: pools[key].status.available == self._story.maximum)
 
     async def _declare(self) -> None:
         answer = await self._declared_by(self._story.name)
-        self._demand(answer.status in (200, 201), f"declared: {answer}")
+        self._require(answer.status in (200, 201), f"declared: {answer}")
 
     async def _declared_by(self, unit: str) -> Answer:
         story = self._story
@@ -160,35 +160,35 @@ class FunctionStoryRun:
     async def _send(self, call: Call) -> None:
         body = self._invocation(call, "async")
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
-        self._demand(answer.status in (200, 202), f"{call.name}: {answer}")
+        self._require(answer.status in (200, 202), f"{call.name}: {answer}")
         if answer.status in (200, 202):
             self._context.invocations.accept(self._story.name, call.name)
 
     async def _call_and_wait(self, call: Call) -> None:
         body = self._invocation(call, "sync")
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
-        self._demand(answer.status == 200, f"{call.name}: {answer}")
+        self._require(answer.status == 200, f"{call.name}: {answer}")
         if answer.status == 200:
             self._context.invocations.accept(self._story.name, call.name)
-            self._judge(call, answer.data)
+            self._check(call, answer.data)
 
     async def _until_ended(self, call: Call) -> None:
         path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
         while True:
             answer = (await self._caller.call("GET", path)).answer
-            self._demand(answer.status == 200, f"{call.name} read: {answer}")
+            self._require(answer.status == 200, f"{call.name} read: {answer}")
             if answer.status == 200 and answer.data["completedAt"] is not None:
-                self._judge(call, answer.data)
+                self._check(call, answer.data)
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _judge(self, call: Call, view: dict[str, Any]) -> None:
+    def _check(self, call: Call, view: dict[str, Any]) -> None:
         """Check the final state, and that the answer is of the attempt that the record names."""
         is_so = view["state"] in call.expected_end.value
-        self._demand(is_so, f"{call.name}: {view['state']}: {view['error']}")
+        self._require(is_so, f"{call.name}: {view['state']}: {view['error']}")
         if view["state"] == "succeeded":
             is_its = view["body"] == {"call": call.name, "attempt": view["attempt"]}
-            self._demand(is_its, f"{call.name}: of attempt {view['attempt']}: {view['body']}")
+            self._require(is_its, f"{call.name}: of attempt {view['attempt']}: {view['body']}")
 
     async def _sleep(self, calls: tuple[Call, ...]) -> None:
         """Suspend the function, and check that calls wait until it is resumed."""
@@ -197,14 +197,14 @@ class FunctionStoryRun:
         for call in calls:
             await self._send(call)
         await asyncio.sleep(5.0)
-        self._demand(not self._workers, "has workers while suspended")
+        self._require(not self._workers, "has workers while suspended")
         await self._change(suspended=False)
         for call in calls:
             await self._until_ended(call)
 
     async def _cancel(self, call: Call) -> None:
         await self._send(call)
-        await self._take_back(call)
+        await self._send_cancel(call)
         await self._until_ended(call)
 
     async def _expire(self, call: Call) -> None:
@@ -219,22 +219,22 @@ class FunctionStoryRun:
         await self._change(suspended=False)
         if await self._is_misdated(call):
             call = attrs.evolve(call, expected_end=ExpectedEnd.MISDATED)
-            await self._take_back(call)
+            await self._send_cancel(call)
         await self._until_ended(call)
 
     async def _is_misdated(self, call: Call) -> bool:
         path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
         answer = (await self._caller.call("GET", path)).answer
-        self._demand(answer.status == 200, f"{call.name} read: {answer}")
+        self._require(answer.status == 200, f"{call.name} read: {answer}")
         accepted_at = datetime.fromisoformat(answer.data["acceptedAt"])
         return abs(true_time() - accepted_at) > MISDATED_BY
 
-    async def _take_back(self, call: Call) -> None:
+    async def _send_cancel(self, call: Call) -> None:
         """Cancel a call; a repeated request after a lost answer finds that the call has ended."""
         path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
         answer = (await self._caller.call("DELETE", path)).answer
         is_known = answer.status == 204 or answer.code == "already_finished"
-        self._demand(is_known, f"{call.name} cancelled: {answer}")
+        self._require(is_known, f"{call.name} cancelled: {answer}")
 
     async def _change_image(self, calls: tuple[Call, ...]) -> None:
         image = f"serve:{calls[0].name}"
@@ -244,39 +244,39 @@ class FunctionStoryRun:
 
     async def _change(self, **members: Any) -> None:
         answer = (await self._caller.call("PUT", self._path, members)).answer
-        self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
+        self._require(answer.status == 200, f"changed {sorted(members)}: {answer}")
 
     async def _delete(self) -> None:
         last_calls = [
-            attrs.evolve(each, expected_end=ExpectedEnd.OVERTAKEN)
+            attrs.evolve(each, expected_end=ExpectedEnd.FUNCTION_DELETED)
             for each in self._story.last_calls
         ]
         for call in last_calls:
             await self._send(call)
         answer = (await self._caller.call("DELETE", self._path)).answer
-        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        self._require(answer.status in (204, 404), f"deleted: {answer}")
         if self._story.is_followed:
-            await self._follow()
+            await self._declare_successor()
         await self._context.until(lambda: not self._context.unit(self._story.name))
         for call in last_calls:
             await self._until_ended(call)
         if self._story.is_followed:
             await self._caller.call("DELETE", f"{UNITS}/{self._story.successor}")
             await self._context.until(lambda: not self._context.unit(self._story.successor))
-        await self._call_in_vain()
+        await self._call_deleted_function()
         await self._context.until(lambda: not self._workers)
         self._context.note(self._story.operation, "deleted")
 
-    async def _follow(self) -> None:
+    async def _declare_successor(self) -> None:
         """Declare the function by another unit, which must not receive earlier calls."""
         while True:
             answer = await self._declared_by(self._story.successor)
             if answer.status in (200, 201):
                 return
-            self._demand(answer.code == "name_taken", f"declared again: {answer}")
+            self._require(answer.code == "name_taken", f"declared again: {answer}")
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _call_in_vain(self) -> None:
+    async def _call_deleted_function(self) -> None:
         """Call the deleted function: a replica with an old cache accepts the call, which then
         fails.
         """
@@ -285,7 +285,7 @@ class FunctionStoryRun:
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
         if answer.code == "function_not_found":
             return
-        self._demand(answer.status in (200, 202), f"called after its deletion: {answer}")
+        self._require(answer.status in (200, 202), f"called after its deletion: {answer}")
         await self._until_ended(last)
 
     async def _until_workers(self, count: int) -> None:
@@ -309,8 +309,8 @@ class FunctionStoryRun:
             "timeoutSeconds": call.life_seconds,
         }
 
-    def _demand(self, holds: object, what: str) -> None:
-        self._context.demand(holds, f"{self._story.operation}: {what}")
+    def _require(self, holds: object, what: str) -> None:
+        self._context.require(holds, f"{self._story.operation}: {what}")
 
 
 def _is_leaving(worker: GPUUnit) -> bool:

@@ -46,18 +46,18 @@ class Step(StrEnum):
     NO_PORTS = "close the ports"
     SUSPEND = "suspend"
     RESUME = "resume"
-    DROP_DEPLOYMENT = "somebody deletes the Deployment"
+    DROP_DEPLOYMENT = "delete the Deployment with kubectl"
     CRASH = "an image that crashes"
     DELETE = "delete"
     LATE_REPLAY = "late replay"
-    DELETE_BY_HAND = "somebody deletes it"
+    DELETE_WITH_KUBECTL = "delete the unit with kubectl"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitStory:
     """The story of a unit. An empty `name` is derived from the operation.
 
-    If `doubles`, the request is sent to both replicas at once.
+    If `is_doubled`, the request is sent to both replicas at once.
     """
 
     begins_at: float
@@ -65,7 +65,7 @@ class UnitStory:
     spec_name: str
     name: str
     image: str
-    doubles: bool
+    is_doubled: bool
     steps: tuple[Step, ...]
 
     @property
@@ -95,13 +95,13 @@ class ContestStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SeedStory:
-    """Stock that is seeded once; if `doubles`, the request is sent to both replicas at once."""
+    """Stock that is seeded once; if `is_doubled`, the request is sent to both replicas at once."""
 
     begins_at: float
     operation: str
     spec_name: str
     replicas: int
-    doubles: bool
+    is_doubled: bool
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -168,8 +168,8 @@ class Release(StrEnum):
     """How the first unit that mounts a storage releases it."""
 
     DELETED = "deleted"
-    UNMOUNTED = "mounts nothing any more"
-    UNMOUNTED_ASLEEP = "is suspended, and mounts nothing any more"
+    UNMOUNTED = "no longer mounts it"
+    UNMOUNTED_WHILE_SUSPENDED = "is suspended, and no longer mounts it"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -187,7 +187,7 @@ class StorageStory:
     is_prepared: bool
     fails: bool
     has_accessor: bool
-    sleeps: bool
+    is_suspended: bool
     # The second unit is already running when it mounts the storage.
     mounts_later: bool
     release: Release
@@ -203,9 +203,9 @@ class StorageStory:
 class StorageChange(StrEnum):
     """A change of a storage with kubectl."""
 
-    JOB_REMOVED = "the Job that filled it is removed"
+    JOB_REMOVED = "its prepare Job is deleted"
     DELETED_WHILE_MOUNTED = "it is deleted while a unit mounts it"
-    CLAIM_REMOVED = "its claim is removed"
+    CLAIM_REMOVED = "its volume claim is deleted"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -245,7 +245,7 @@ def script_of(seed: int) -> Script:
     warm = [_unit(rng, each, "warm") for each in range(rng.randint(0, 3))]
     scarce = [_unit(rng, each, SCARCE) for each in range(rng.randint(0, 4))]
     contests = [_contest(rng, each) for each in range(rng.choice((0, 0, 1, 2)))]
-    ample += [_hasty(more)] if more.random() < 0.4 else []
+    ample += [_quickly_deleted(more)] if more.random() < 0.4 else []
     shrinking_pools = [_shrinking_pool(more)] if more.random() < 0.4 else []
     namesakes = [_namesakes(more)] if more.random() < 0.4 else []
     restored = [_restored(more)] if more.random() < 0.4 else []
@@ -274,7 +274,7 @@ def script_of(seed: int) -> Script:
     )
 
 
-def _hasty(rng: Random) -> UnitStory:
+def _quickly_deleted(rng: Random) -> UnitStory:
     """Return a unit that is deleted at once, or as soon as it is ready."""
     return UnitStory(
         begins_at=_moment(rng),
@@ -282,7 +282,7 @@ def _hasty(rng: Random) -> UnitStory:
         spec_name="ample",
         name="hasty-unit",
         image=rng.choice(IMAGES),
-        doubles=False,
+        is_doubled=False,
         steps=(*rng.choice(((), (Step.WAIT,))), Step.DELETE, Step.LATE_REPLAY),
     )
 
@@ -324,7 +324,7 @@ def _storage(rng: Random, number: int) -> StorageStory:
         is_prepared=is_prepared,
         fails=is_prepared and rng.random() < 0.4,
         has_accessor=has_accessor,
-        sleeps=rng.random() < 0.5,
+        is_suspended=rng.random() < 0.5,
         mounts_later=rng.random() < 0.5,
         release=rng.choice(tuple(Release)),
         is_replaced=rng.random() < 0.4,
@@ -357,7 +357,7 @@ def _unit(rng: Random, number: int, spec_name: str) -> UnitStory:
         spec_name=spec_name,
         name=rng.choice(("", f"{spec_name}-unit-{number}")),
         image=rng.choice(IMAGES),
-        doubles=rng.random() < 0.4,
+        is_doubled=rng.random() < 0.4,
         steps=_steps(rng),
     )
 
@@ -381,7 +381,7 @@ def _steps(rng: Random) -> tuple[Step, ...]:
         (Step.DELETE,),
         (Step.DELETE, Step.LATE_REPLAY),
         (Step.WAIT, Step.DELETE, Step.LATE_REPLAY),
-        (Step.WAIT, Step.DELETE_BY_HAND),
+        (Step.WAIT, Step.DELETE_WITH_KUBECTL),
         (Step.SUSPEND,),
     )
     steps: list[Step] = [*rng.sample(replays, rng.randint(0, 2))]
@@ -409,7 +409,7 @@ def _seed(rng: Random, spec_name: str, replicas: int) -> SeedStory:
         operation=f"seed-{spec_name}",
         spec_name=spec_name,
         replicas=replicas,
-        doubles=rng.random() < 0.4,
+        is_doubled=rng.random() < 0.4,
     )
 
 

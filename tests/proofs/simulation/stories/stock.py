@@ -32,7 +32,7 @@ class StoryContext(Protocol):
 
     def unit(self, name: str) -> GPUUnit | None: ...
 
-    def demand(self, holds: object, what: str) -> None: ...
+    def require(self, holds: object, what: str) -> None: ...
 
     def note(self, story: str, text: str) -> None: ...
 
@@ -51,10 +51,10 @@ class ShrinkingPoolStoryRun:
         await self._make_pool()
         first, *others = story.units
         await self._make_unit(first, 0.0)
-        await self._size(story.replicas)
+        await self._resize(story.replicas)
         await self._until_available(story.replicas)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._size(1), name=f"shrink {story.name}")
+            tasks.create_task(self._resize(1), name=f"shrink {story.name}")
             for name, pause in zip(others, story.pauses, strict=True):
                 tasks.create_task(self._make_unit(name, pause), name=name)
         await self._until_available(1)
@@ -69,13 +69,13 @@ class ShrinkingPoolStoryRun:
             **ENVELOPES[RUSH],
         }
         answer = (await self._context.caller(self._story.name).call("POST", POOLS, body)).answer
-        self._context.demand(answer.status in (200, 202), f"{self._story.name}: {answer}")
+        self._context.require(answer.status in (200, 202), f"{self._story.name}: {answer}")
 
-    async def _size(self, replicas: int) -> None:
+    async def _resize(self, replicas: int) -> None:
         path = f"{POOLS}/{self._story.name}"
         body = {"replicas": replicas}
         answer = (await self._context.caller(f"{RUSH} {replicas}").call("PUT", path, body)).answer
-        self._context.demand(answer.status == 200, f"{self._story.name} to {replicas}: {answer}")
+        self._context.require(answer.status == 200, f"{self._story.name} to {replicas}: {answer}")
 
     async def _until_available(self, count: int) -> None:
         pools = self._context.observer.pools
@@ -90,7 +90,7 @@ class ShrinkingPoolStoryRun:
             if answer.code != NO_STOCK:
                 break
             await asyncio.sleep(LOOK_SECONDS)
-        self._context.demand(answer.status in (200, 201), f"unit {name}: {answer}")
+        self._context.require(answer.status in (200, 201), f"unit {name}: {answer}")
         await self._context.until(lambda: is_ready(self._context.unit(name)))
 
 
@@ -108,10 +108,10 @@ async def make_namesakes(context: StoryContext, story: NamesakesStory) -> None:
             break
         await asyncio.sleep(5.0)
     outcome = sorted(map(_outcome, answers))
-    context.demand(outcome == ["made", "name_taken"], f"{story.name}: {answers}")
+    context.require(outcome == ["made", "name_taken"], f"{story.name}: {answers}")
     await context.until(lambda: is_ready(context.unit(story.name)))
     context.note(story.name, "one was made")
 
 
-def _outcome(told: DefiniteAnswer) -> str:
-    return "made" if told.answer.status in (200, 201) else told.answer.code
+def _outcome(definite: DefiniteAnswer) -> str:
+    return "made" if definite.answer.status in (200, 201) else definite.answer.code

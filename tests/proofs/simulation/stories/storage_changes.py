@@ -35,7 +35,7 @@ class StorageChangeStoryRun:
         await self._make(self._story.operation)
         if self._story.change is StorageChange.JOB_REMOVED:
             await self._remove_job()
-        last = await self._be_waited_for()
+        last = await self._let_units_wait()
         match self._story.change:
             case StorageChange.DELETED_WHILE_MOUNTED:
                 await self._delete_while_mounted(last)
@@ -59,7 +59,7 @@ class StorageChangeStoryRun:
             "prepare": FILL,
         }
         answer = (await self._caller.call("POST", STORAGES, body)).answer
-        self._demand(answer.status in (200, 201), f"{operation}: {answer}")
+        self._require(answer.status in (200, 201), f"{operation}: {answer}")
         await self._until(lambda: self._phase() == StoragePhase.READY)
 
     async def _remove_job(self) -> None:
@@ -67,36 +67,36 @@ class StorageChangeStoryRun:
         storage = self._storage()
         assert storage is not None
         job = Key(INSTANCE, storage.status.prepare.jobName)
-        before = self._context.observer.made[JOBS.kind, str(job)].created
+        before = self._context.observer.object_counts[JOBS.kind, str(job)].created
         await self._context.kubectl.delete(JOBS, job)
         await asyncio.sleep(PATIENCE_SECONDS)
         after = self._storage()
         is_filled = after is not None and after.status.prepare.phase == StepPhase.SUCCEEDED
-        self._demand(is_filled, "no longer filled after its Job was deleted")
-        made = self._context.observer.made[JOBS.kind, str(job)].created
-        self._demand(made == before, "filled again after its Job was deleted")
+        self._require(is_filled, "no longer filled after its Job was deleted")
+        made = self._context.observer.object_counts[JOBS.kind, str(job)].created
+        self._require(made == before, "filled again after its Job was deleted")
 
-    async def _be_waited_for(self) -> str:
+    async def _let_units_wait(self) -> str:
         """Let two units wait for the storage; the older one is next. Return the last holder."""
         await self._mount("first")
         await self._until(lambda: self._holder() == self._name("first"))
         for short in ("older", "younger"):
             await self._mount(short)
             await asyncio.sleep(YOUNGER_SECONDS)
-        self._demand(self._holder() == self._name("first"), "taken from its holder")
+        self._require(self._holder() == self._name("first"), "taken from its holder")
         for before, after in (("first", "older"), ("older", "younger")):
             await self._delete_unit(self._name(before))
-            await self._until_given_on(self._name(before))
-            self._demand(self._holder() == self._name(after), f"held by {self._holder()}")
+            await self._until_next_holder(self._name(before))
+            self._require(self._holder() == self._name(after), f"held by {self._holder()}")
         return self._name("younger")
 
-    async def _until_given_on(self, before: str) -> None:
+    async def _until_next_holder(self, before: str) -> None:
         await self._until(lambda: self._holder() not in ("", before))
 
     async def _delete_while_mounted(self, unit: str) -> None:
         await self._context.kubectl.delete(GPU_STORAGES, self._key)
         await asyncio.sleep(PATIENCE_SECONDS)
-        self._demand(self._holder() == unit, "deleted while mounted")
+        self._require(self._holder() == unit, "deleted while mounted")
         await self._delete_unit(unit)
         await self._until(lambda: self._storage() is None)
 
@@ -107,8 +107,8 @@ class StorageChangeStoryRun:
         await self._context.kubectl.delete(VOLUME_CLAIMS, self._key)
         await self._until(lambda: self._reason() == StorageReason.VOLUME_LOST)
         await asyncio.sleep(PATIENCE_SECONDS)
-        made = self._context.observer.made[VOLUME_CLAIMS.kind, str(self._key)]
-        self._demand(made.created == 1, f"{made.created} volume claims were created")
+        made = self._context.observer.object_counts[VOLUME_CLAIMS.kind, str(self._key)]
+        self._require(made.created == 1, f"{made.created} volume claims were created")
         await self._delete()
 
     async def _delete(self) -> None:
@@ -118,7 +118,7 @@ class StorageChangeStoryRun:
             if answer.code != "storage_in_use":
                 break
             await asyncio.sleep(LOOK_SECONDS)
-        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        self._require(answer.status in (204, 404), f"deleted: {answer}")
         await self._until(lambda: self._storage() is None)
 
     async def _mount(self, short: str) -> None:
@@ -158,5 +158,5 @@ class StorageChangeStoryRun:
         while not holds():  # noqa: ASYNC110  # virtual time costs nothing
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _demand(self, holds: object, what: str) -> None:
-        self._context.demand(holds, f"{self._story.operation}: {what}")
+    def _require(self, holds: object, what: str) -> None:
+        self._context.require(holds, f"{self._story.operation}: {what}")

@@ -40,7 +40,7 @@ class StoryContext(Protocol):
 
     def caller(self, name: str) -> Caller: ...
 
-    def demand(self, holds: object, what: str) -> None: ...
+    def require(self, holds: object, what: str) -> None: ...
 
     def note(self, story: str, text: str) -> None: ...
 
@@ -58,27 +58,27 @@ class StorageStoryRun:
         first, second = story.users
         async with asyncio.TaskGroup() as tasks:
             if story.fails:
-                tasks.create_task(self._spoil_first_run(), name=f"spoil {story.name}")
+                tasks.create_task(self._fail_first_prepare(), name=f"spoil {story.name}")
             await self._create()
             await self._make_unit(first, mounts=True)
         if story.fails:
             await self._recover()
         await self._until_mounted_by(first)
-        await self._demand_in_use()
+        await self._require_in_use()
         if story.is_replaced:
             await self._replace(first)
-        if story.sleeps:
+        if story.is_suspended:
             await self._sleep(first)
         await self._make_unit(second, mounts=not story.mounts_later)
         if story.mounts_later:
             await self._until_ready(second)
             await self._change(second, storageMounts=[self._mount])
-        await self._give_up(first)
+        await self._release(first)
         await self._until_mounted_by(second)
         if story.is_deleted:
             await self._delete(second)
         if story.loses_claim:
-            await self._lose_claim(second)
+            await self._delete_claim(second)
         self._context.note(story.operation, "told")
 
     @property
@@ -106,9 +106,11 @@ class StorageStoryRun:
         for _ in range(2):
             answer = (await self._caller.call("POST", STORAGES, self._body)).answer
             # If the answer to the first request was lost, the repeated one is answered 200.
-            self._demand(answer.status in (200, 201), f"created: {answer}")
-        made = self._context.observer.made[GPU_STORAGES.kind, f"{INSTANCE}/{self._story.name}"]
-        self._demand(made.created == 1, "created more than once")
+            self._require(answer.status in (200, 201), f"created: {answer}")
+        made = self._context.observer.object_counts[
+            GPU_STORAGES.kind, f"{INSTANCE}/{self._story.name}"
+        ]
+        self._require(made.created == 1, "created more than once")
 
     async def _make_unit(self, name: str, *, mounts: bool, operation: str = "") -> None:
         body = {
@@ -123,9 +125,9 @@ class StorageStoryRun:
             if answer.code != "insufficient_capacity":
                 break
             await asyncio.sleep(5.0)
-        self._demand(answer.status in (200, 201), f"unit {name}: {answer}")
+        self._require(answer.status in (200, 201), f"unit {name}: {answer}")
 
-    async def _spoil_first_run(self) -> None:
+    async def _fail_first_prepare(self) -> None:
         while not self._has_failed():
             for pod in self._pods_that_fill():
                 marks: JsonObject = {"metadata": {"annotations": {FAIL: FAILURE}}}
@@ -136,7 +138,7 @@ class StorageStoryRun:
         answer = (await self._caller.call("POST", f"{self._path}/recover")).answer
         # If the answer to the first request was lost, the repeated one has nothing to recover.
         is_asked = answer.status == 200 or answer.code == "nothing_to_recover"
-        self._demand(is_asked, f"recovered: {answer}")
+        self._require(is_asked, f"recovered: {answer}")
 
     def _has_failed(self) -> bool:
         storage = self._storage()
@@ -159,25 +161,25 @@ class StorageStoryRun:
         """
         await self._until(lambda: self._is_ready(name) and self._has_mounts(name))
         storage = self._storage()
-        self._demand(
+        self._require(
             storage and storage.status.phase == StoragePhase.READY, "mounted before it is ready"
         )
-        self._demand_holder(name)
+        self._require_holder(name)
 
-    async def _demand_in_use(self) -> None:
+    async def _require_in_use(self) -> None:
         answer = (await self._caller.call("DELETE", self._path)).answer
-        self._demand(answer.code == "storage_in_use", f"deleted while mounted: {answer}")
-        self._demand(self._storage(), "deleted while mounted")
+        self._require(answer.code == "storage_in_use", f"deleted while mounted: {answer}")
+        self._require(self._storage(), "deleted while mounted")
 
     async def _sleep(self, name: str) -> None:
         """Suspend the unit: it keeps its storage, even if its Deployment is deleted."""
         await self._suspend(name)
-        self._demand_holder(name)
+        self._require_holder(name)
         await self._drop_deployment(name)
-        self._demand_holder(name)
+        self._require_holder(name)
         await self._change(name, suspended=False)
         await self._until_ready(name)
-        self._demand_holder(name)
+        self._require_holder(name)
 
     async def _suspend(self, name: str) -> None:
         await self._change(name, suspended=True)
@@ -203,13 +205,13 @@ class StorageStoryRun:
         await self._until_mounted_by(name)
         storage = self._storage()
         holder = storage.status.holder if storage else None
-        self._demand(holder and holder.uid != uid, "held by a deleted unit")
+        self._require(holder and holder.uid != uid, "held by a deleted unit")
 
-    async def _give_up(self, name: str) -> None:
+    async def _release(self, name: str) -> None:
         match self._story.release:
             case Release.UNMOUNTED:
                 await self._change(name, storageMounts=None)
-            case Release.UNMOUNTED_ASLEEP:
+            case Release.UNMOUNTED_WHILE_SUSPENDED:
                 await self._suspend(name)
                 await self._change(name, storageMounts=None)
             case Release.DELETED:
@@ -217,9 +219,9 @@ class StorageStoryRun:
 
     async def _delete_unit(self, name: str) -> None:
         answer = (await self._caller.call("DELETE", f"{UNITS}/{name}")).answer
-        self._demand(answer.status in (204, 404), f"unit {name} deleted: {answer}")
+        self._require(answer.status in (204, 404), f"unit {name} deleted: {answer}")
 
-    async def _lose_claim(self, user: str) -> None:
+    async def _delete_claim(self, user: str) -> None:
         """Delete the volume claim: the data is lost, and no empty volume replaces it."""
         await self._delete_unit(user)
         await self._until(self._has_no_holder)
@@ -242,14 +244,14 @@ class StorageStoryRun:
             if answer.code != "storage_in_use":
                 break
             await asyncio.sleep(LOOK_SECONDS)
-        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        self._require(answer.status in (204, 404), f"deleted: {answer}")
         await self._until(lambda: self._storage() is None)
         late = (await self._caller.call("POST", STORAGES, self._body)).answer
-        self._demand(late.code == "operation_finished", f"late replay: {late}")
+        self._require(late.code == "operation_finished", f"late replay: {late}")
 
     async def _change(self, name: str, **members: Any) -> None:
         answer = (await self._caller.call("PUT", f"{UNITS}/{name}", members)).answer
-        self._demand(answer.status == 200, f"unit {name}, {sorted(members)}: {answer}")
+        self._require(answer.status == 200, f"unit {name}, {sorted(members)}: {answer}")
 
     async def _until_ready(self, name: str) -> None:
         await self._until(lambda: self._is_ready(name))
@@ -266,14 +268,14 @@ class StorageStoryRun:
         unit = self._unit(name)
         return unit is not None and is_current(unit) and unit.status.phase == "Suspended"
 
-    def _demand_holder(self, name: str) -> None:
+    def _require_holder(self, name: str) -> None:
         storage = self._storage()
         holder = storage.status.holder if storage else None
-        self._demand(holder and holder.name == name, f"held by {holder}, not by {name}")
+        self._require(holder and holder.name == name, f"held by {holder}, not by {name}")
 
     async def _until(self, holds: Any) -> None:
         while not holds():  # noqa: ASYNC110  # virtual time costs nothing
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _demand(self, holds: object, what: str) -> None:
-        self._context.demand(holds, f"{self._story.operation}: {what}")
+    def _require(self, holds: object, what: str) -> None:
+        self._context.require(holds, f"{self._story.operation}: {what}")

@@ -41,7 +41,7 @@ from tests.proofs.simulation.stories.storages import StorageStoryRun
 
 LOOK_SECONDS: Final = 1.0
 # The two requests are accepted at different moments, which show the one that made the unit.
-TWINS_APART_SECONDS: Final = 0.001
+DOUBLED_GAP_SECONDS: Final = 0.001
 # Their pauses add up to the deadline of a request.
 LATE_REPLAYS: Final = 4
 LATE_REPLAY_SECONDS: Final = 15.0
@@ -112,7 +112,7 @@ class StoryRunner:
         self.results.setdefault(story, []).append(text)
         self.event_log.write(story, text)
 
-    def demand(self, holds: object, what: str) -> None:
+    def require(self, holds: object, what: str) -> None:
         if not holds:
             self.breach(what)
 
@@ -132,25 +132,25 @@ class StoryRunner:
             "replicas": story.replicas,
             **ENVELOPES[story.spec_name],
         }
-        if story.doubles:
+        if story.is_doubled:
             answers = [
                 each.answer for each in await caller.call_both("POST", path, (body, body), 0.0)
             ]
         else:
             answers = [(await caller.call("POST", path, body)).answer]
         for answer in answers:
-            self.demand(answer.status in (200, 202), f"{story.operation}: {answer}")
+            self.require(answer.status in (200, 202), f"{story.operation}: {answer}")
         again = (await caller.call("POST", path, body)).answer
         # If the answer to the first request was lost, the repeated one is answered 200.
-        self.demand(again.status in (200, 202), f"{story.operation} again: {again}")
+        self.require(again.status in (200, 202), f"{story.operation} again: {again}")
         path_of_pool = f"{STOCK}/{derived_name(story.operation)}"
-        is_single = self.observer.made[STOCK_POOLS.kind, path_of_pool].created == 1
-        self.demand(is_single, f"{story.operation}: its pool was created more than once")
+        is_single = self.observer.object_counts[STOCK_POOLS.kind, path_of_pool].created == 1
+        self.require(is_single, f"{story.operation}: its pool was created more than once")
         other = (await caller.call("POST", path, {**body, "replicas": story.replicas + 1})).answer
-        self.demand(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
+        self.require(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
         while True:
             job = (await caller.call("GET", f"/operator/jobs/{story.operation}")).answer
-            self.demand(job.status == 200, f"job {story.operation}: {job}")
+            self.require(job.status == 200, f"job {story.operation}: {job}")
             if job.status == 200 and job.data["status"] == "succeeded":
                 break
             await asyncio.sleep(LOOK_SECONDS)
@@ -167,26 +167,26 @@ class StoryRunner:
             **ENVELOPES[story.spec_name],
         }
         made = (await caller.call("POST", path, body)).answer
-        self.demand(made.status in (200, 202), f"{story.operation}: {made}")
+        self.require(made.status in (200, 202), f"{story.operation}: {made}")
         for size in story.sizes[1:]:
             await asyncio.sleep(story.pause)
             put = (await caller.call("PUT", f"{path}/{story.name}", {"replicas": size})).answer
             is_done = put.status == 200 and put.data["replicas"] == size
-            self.demand(is_done, f"{story.operation} to {size}: {put}")
+            self.require(is_done, f"{story.operation} to {size}: {put}")
         if not story.is_deleted:
             key = Key(STOCK, story.name)
             await self.until(lambda: self.observer.pools[key].status.available == story.sizes[-1])
             return
         await asyncio.sleep(story.pause)
         gone = (await caller.call("DELETE", f"{path}/{story.name}")).answer
-        self.demand(gone.status in (204, 404), f"{story.operation} deleted: {gone}")
+        self.require(gone.status in (204, 404), f"{story.operation} deleted: {gone}")
         late = (await caller.call("POST", path, body)).answer
-        self.demand(late.code == "operation_finished", f"{story.operation}, late replay: {late}")
+        self.require(late.code == "operation_finished", f"{story.operation}, late replay: {late}")
         await self.until(lambda: Key(STOCK, story.name) not in self.observer.pools)
         left = [
             each for each in self.observer.stock.values() if each.spec.specName == story.spec_name
         ]
-        self.demand(not left, f"{story.operation}: its stock exists after its deletion")
+        self.require(not left, f"{story.operation}: its stock exists after its deletion")
 
     async def contest(self, story: ContestStory) -> None:
         """Send two bodies for one operation: only one unit may start; the other one is deleted."""
@@ -242,15 +242,15 @@ class UnitStoryRun:
         """
         story, runner = self._story, self._runner
         while True:
-            if story.doubles:
+            if story.is_doubled:
                 answers = await self._caller.call_both(
-                    "POST", UNITS, (story.body, story.body), TWINS_APART_SECONDS
+                    "POST", UNITS, (story.body, story.body), DOUBLED_GAP_SECONDS
                 )
                 made = [each for each in answers if each.answer.status == 201]
-                self._demand(len(made) < 2, "both of two requests were answered 201")
+                self._require(len(made) < 2, "both of two requests were answered 201")
             else:
                 answers = (await self._caller.call("POST", UNITS, story.body),) * 2
-            if any(self._is_there(each) for each in answers):
+            if any(self._names_the_unit(each) for each in answers):
                 unit = runner.unit(self._name)
                 self._uid = unit.metadata.uid if unit else ""
                 runner.note(story.operation, "created")
@@ -264,14 +264,14 @@ class UnitStoryRun:
         pools = [each for each in observer.pools.values() if each.spec.specName == SCARCE]
         return any(each.status.consumed >= each.spec.replicas for each in pools)
 
-    def _is_there(self, told: DefiniteAnswer) -> bool:
+    def _names_the_unit(self, definite: DefiniteAnswer) -> bool:
         """Return whether the answer is 200 or 201, and check that it names a unit of the
         operation.
         """
-        answer, story, runner = told.answer, self._story, self._runner
+        answer, story, runner = definite.answer, self._story, self._runner
         if answer.code == "insufficient_capacity":
-            is_true = runner.observer.was_short(story.spec_name, told.sent_at)
-            runner.demand(
+            is_true = runner.observer.was_short(story.spec_name, definite.sent_at)
+            runner.require(
                 is_true, f"{story.operation}: insufficient capacity although stock is free"
             )
             return False
@@ -281,9 +281,9 @@ class UnitStoryRun:
         is_ours = (
             answer.data["operationID"] == story.operation and answer.data["name"] == self._name
         )
-        runner.demand(is_ours, f"{story.operation}: answered with another unit")
+        runner.require(is_ours, f"{story.operation}: answered with another unit")
         is_known = self._name in runner.observer.names_of[story.operation]
-        runner.demand(
+        runner.require(
             is_known, f"{story.operation}: answered {answer} with a unit that never existed"
         )
         return True
@@ -303,27 +303,27 @@ class UnitStoryRun:
             Step.DROP_DEPLOYMENT: self._drop_deployment,
             Step.DELETE: self._delete,
             Step.LATE_REPLAY: self._replay_late,
-            Step.DELETE_BY_HAND: self._delete_by_hand,
+            Step.DELETE_WITH_KUBECTL: self._delete_with_kubectl,
         }
         await steps[step]()
 
     async def _replay(self) -> None:
-        self._demand_replay(await self._caller.call("POST", UNITS, self._story.body))
+        self._require_replay(await self._caller.call("POST", UNITS, self._story.body))
 
     async def _replay_to_both(self) -> None:
         bodies = (self._story.body, self._story.body)
-        for told in await self._caller.call_both("POST", UNITS, bodies, 0.0):
-            self._demand_replay(told)
+        for definite in await self._caller.call_both("POST", UNITS, bodies, 0.0):
+            self._require_replay(definite)
 
     async def _send_other_body(self) -> None:
         body = {**self._story.body, "image": "other:1"}
-        self._demand_code("operation_conflict", await self._caller.call("POST", UNITS, body))
+        self._require_code("operation_conflict", await self._caller.call("POST", UNITS, body))
 
     async def _replay_late(self) -> None:
         """Repeat the request of a deleted unit until no earlier create can land any more."""
         for _ in range(LATE_REPLAYS):
-            told = await self._caller.call("POST", UNITS, self._story.body)
-            self._demand_code("operation_finished", told)
+            definite = await self._caller.call("POST", UNITS, self._story.body)
+            self._require_code("operation_finished", definite)
             await asyncio.sleep(LATE_REPLAY_SECONDS)
 
     async def _change_image(self) -> None:
@@ -343,31 +343,33 @@ class UnitStoryRun:
 
     async def _delete(self) -> None:
         answer = (await self._caller.call("DELETE", self._path)).answer
-        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        self._require(answer.status in (204, 404), f"deleted: {answer}")
         await self._until_gone()
 
-    async def _delete_by_hand(self) -> None:
+    async def _delete_with_kubectl(self) -> None:
         await self._runner.kubectl.delete(GPU_UNITS, Key(INSTANCE, self._name))
 
-    def _demand_replay(self, told: DefiniteAnswer) -> None:
+    def _require_replay(self, definite: DefiniteAnswer) -> None:
         unit = self._runner.unit(self._name)
-        self._demand(told.answer.status == 200, f"replay: {told.answer}")
-        self._demand(unit and unit.metadata.uid == self._uid, "replay: answered with another unit")
+        self._require(definite.answer.status == 200, f"replay: {definite.answer}")
+        self._require(
+            unit and unit.metadata.uid == self._uid, "replay: answered with another unit"
+        )
 
-    def _demand_code(self, code: str, told: DefiniteAnswer) -> None:
-        self._demand(told.answer.code == code, f"{told.answer} instead of {code}")
+    def _require_code(self, code: str, definite: DefiniteAnswer) -> None:
+        self._require(definite.answer.code == code, f"{definite.answer} instead of {code}")
 
     async def _change(self, **members: Any) -> None:
         answer = (await self._caller.call("PUT", self._path, members)).answer
-        self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
+        self._require(answer.status == 200, f"changed {sorted(members)}: {answer}")
         if answer.status == 200 and "image" in members:
-            self._demand(answer.data["image"] == members["image"], "the answer lacks the change")
+            self._require(answer.data["image"] == members["image"], "the answer lacks the change")
 
     async def _until_ready(self) -> None:
         """Wait until the API shows the unit as Ready with its current spec."""
         while True:
             answer = (await self._caller.call("GET", self._path)).answer
-            self._demand(answer.status == 200, f"read: {answer}")
+            self._require(answer.status == 200, f"read: {answer}")
             unit = self._runner.unit(self._name)
             if answer.status == 200 and answer.data["phase"] == "Ready" and is_ready(unit):
                 return
@@ -386,11 +388,11 @@ class UnitStoryRun:
 
     async def _drop_deployment(self) -> None:
         """Delete the unit's Deployment, and wait for another one."""
-        dropped = await self._deployment_but("")
+        dropped = await self._deployment_other_than("")
         await self._runner.kubectl.delete(DEPLOYMENTS, dropped.metadata.key)
-        await self._deployment_but(dropped.metadata.uid)
+        await self._deployment_other_than(dropped.metadata.uid)
 
-    async def _deployment_but(self, uid: str) -> Deployment:
+    async def _deployment_other_than(self, uid: str) -> Deployment:
         while True:
             found = await self._deployment()
             if found is not None and found.metadata.uid != uid:
@@ -407,5 +409,5 @@ class UnitStoryRun:
     async def _until_reason(self, reason: str) -> None:
         await self._runner.until(lambda: reason_of(self._runner.unit(self._name)) == reason)
 
-    def _demand(self, holds: object, what: str) -> None:
-        self._runner.demand(holds, f"{self._story.operation}: {what}")
+    def _require(self, holds: object, what: str) -> None:
+        self._runner.require(holds, f"{self._story.operation}: {what}")
