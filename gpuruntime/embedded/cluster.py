@@ -93,8 +93,7 @@ class EmbeddedCluster:
             self.ready.set()
 
     def way(self, host: str, _: int) -> tuple[str, int] | None:
-        """Return host and port of the process behind a Service's address, or None if there is
-        none.
+        """Return host and port of the process behind a Service's address, or None without one.
 
         A process listens at one port only, so the requested port is ignored.
         """
@@ -172,9 +171,7 @@ class EmbeddedCluster:
 
     @staticmethod
     def _rng(options: ClusterOptions, part: str) -> Random:
-        """Return a generator of the part's own, so that parts do not disturb each other's
-        randomness.
-        """
+        """Return a generator for one part, so that parts do not affect each other."""
         return Random(f"{options.seed} {part}")  # noqa: S311  # reproducible on purpose
 
 

@@ -30,7 +30,7 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 
 class UnreadableError(GpuRuntimeError):
-    """The reason why a document is not of its kind."""
+    """A document is not of its kind."""
 
 
 @attrs.define(slots=True)

@@ -23,7 +23,7 @@ NO_FORM: Final = "only the following media types are accepted: application/json"
 
 @attrs.frozen(kw_only=True, slots=True)
 class AcceptedForm:
-    """A client's wish: its Accept header and the `includeObject` parameter."""
+    """The form that a client accepts: its Accept header and the `includeObject` parameter."""
 
     accept: str = JSON
     included: str = ""
@@ -37,17 +37,17 @@ class AcceptedForm:
                 yield {name: value for name, _, value in pairs}
 
 
-def form_of(kind: Kind, wish: AcceptedForm, scope: Scope, now: Callable[[], datetime]) -> Form:
+def form_of(kind: Kind, accepted: AcceptedForm, scope: Scope, now: Callable[[], datetime]) -> Form:
     """Return the form of the first clause that this server can serve."""
     refusal = NO_TYPE
-    for parameters in wish.clauses():
+    for parameters in accepted.clauses():
         asked = parameters.get("as")
         if asked is None:
             return WholeForm(kind)
         if (parameters.get("g"), parameters.get("v")) != ("meta.k8s.io", "v1"):
             refusal = NO_FORM
         elif asked == "Table":
-            return _table(kind, wish, now)
+            return _table(kind, accepted, now)
         elif asked in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             if scope == "watch" or (scope == "list") == asked.endswith("List"):
                 return MetadataForm()
@@ -58,8 +58,8 @@ def form_of(kind: Kind, wish: AcceptedForm, scope: Scope, now: Callable[[], date
     raise not_acceptable(refusal)
 
 
-def _table(kind: Kind, wish: AcceptedForm, now: Callable[[], datetime]) -> TableForm:
-    if wish.included and wish.included not in INCLUDED:
-        fault = not_supported("includeObject", wish.included, list(INCLUDED))
+def _table(kind: Kind, accepted: AcceptedForm, now: Callable[[], datetime]) -> TableForm:
+    if accepted.included and accepted.included not in INCLUDED:
+        fault = not_supported("includeObject", accepted.included, list(INCLUDED))
         raise invalid_options("TableOptions", fault)
-    return TableForm(printer_of(kind), wish.included, now)
+    return TableForm(printer_of(kind), accepted.included, now)

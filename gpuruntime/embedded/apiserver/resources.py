@@ -150,8 +150,8 @@ class Resources:
 
     def _form(self, call: Call, scope: Scope) -> Form:
         included = call.query.get("includeObject", "")
-        wish = AcceptedForm(accept=call.request.accept, included=included)
-        return form_of(call.target.kind, wish, scope, self._now)
+        accepted = AcceptedForm(accept=call.request.accept, included=included)
+        return form_of(call.target.kind, accepted, scope, self._now)
 
     def _written(self, call: Call, written: Written, reader: Reader) -> Response:
         body = self._form(call, "object").one(written.stored)

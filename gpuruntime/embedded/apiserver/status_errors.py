@@ -18,7 +18,7 @@ STALE: Final = (
 
 @attrs.define(slots=False, eq=False)
 class StatusError(GpuRuntimeError):
-    """The server refuses a request with this Status."""
+    """A refusal of a request, as an exception that carries a Status."""
 
     code: int
     reason: str
@@ -77,7 +77,7 @@ def conflict(kind: Kind, name: str, why: str = STALE) -> StatusError:
 
 
 def unmet_precondition(kind: Kind, name: str, why: str) -> StatusError:
-    """A deletion's precondition failed; here the message names the kind, not the resource."""
+    """Return a 409 for a deletion; its message names the kind, not the resource."""
     subject = _subject(kind)
     message = f'Operation cannot be fulfilled on {subject} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(kind, name, kind.kind))
@@ -89,18 +89,18 @@ def forbidden(kind: Kind, name: str, why: str) -> StatusError:
 
 
 def invalid(kind: Kind, name: str, faults: Sequence[Fault]) -> StatusError:
-    """A 422 with one cause for each invalid field."""
+    """Return a 422 with one cause for each invalid field."""
     return _invalid(_subject(kind), name, faults, _details(kind, name, kind.kind))
 
 
 def invalid_options(kind: str, *faults: Fault) -> StatusError:
-    """A query parameter or a DeleteOptions is invalid."""
+    """Return a 422 for query parameters or DeleteOptions."""
     details: Document = {"group": "meta.k8s.io", "kind": kind}
     return _invalid(f"{kind}.meta.k8s.io", "", faults, details)
 
 
 def invalid_patch(patched: str, why: str) -> StatusError:
-    """The patch applies, but its result is not an object of the kind."""
+    """Return a 422 for a patch that applies but leaves no object of the kind."""
     return _invalid("", "", [invalid_value("patch", patched, why)], {})
 
 
@@ -110,9 +110,7 @@ def too_large(limit: int) -> StatusError:
 
 
 def unsupported_media_type(*accepted: str, hint: str = "") -> StatusError:
-    """The media type is not accepted; the hint names what a real server accepts and this one does
-    not.
-    """
+    """Return a 415; the hint names what a real server accepts and this one does not."""
     listed = ", ".join(accepted)
     message = "the body of the request was in an unknown format - accepted media types include:"
     more = f" ({hint})" if hint else ""
@@ -120,7 +118,7 @@ def unsupported_media_type(*accepted: str, hint: str = "") -> StatusError:
 
 
 def wrong_kind(kind: Kind, found: str, metadata: object) -> StatusError:
-    """The object's kind is not the custom kind that the path names."""
+    """Return a 422 for an object of another kind than the custom kind of the path."""
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     details = _details(kind, name, found)
     fault = invalid_value("kind", found, f"must be {kind.kind}")
@@ -128,7 +126,7 @@ def wrong_kind(kind: Kind, found: str, metadata: object) -> StatusError:
 
 
 def rejected(why: str) -> StatusError:
-    """The patch is well-formed and does not fit."""
+    """Return a 422 for a patch that is well-formed and does not fit."""
     message = f"the server rejected our request due to an error in our request: {why}"
     return StatusError(422, "Invalid", message, {})
 
@@ -138,7 +136,7 @@ def not_acceptable(message: str) -> StatusError:
 
 
 def unguarded(kind: Kind, name: str) -> StatusError:
-    """The replacement lacks the version that its kind requires; the message names the resource."""
+    """Return a 422 for a replacement without the required version; it names the resource."""
     fault = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
     return _invalid(kind.resource, name, [fault], _details(kind, name, kind.plural))
 
@@ -148,7 +146,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def internal_error(message: str) -> StatusError:
-    """The request is at fault, but Kubernetes answers with 500."""
+    """Return a 500, which Kubernetes also answers to some faulty requests."""
     return StatusError(500, "", message)
 
 

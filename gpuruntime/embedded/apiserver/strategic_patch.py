@@ -96,7 +96,7 @@ def _with_item(items: list[Any], change: Document, key: str, struct: Struct | No
 
 
 def _ordered(items: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
-    """Order items as the patch does; the others keep their place relative to items from before."""
+    """Order the named items as the patch does; an unnamed one stays before those it preceded."""
     if key:
         _check_objects(order, key)
     else:

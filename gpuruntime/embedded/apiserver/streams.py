@@ -119,9 +119,7 @@ class WatchStream:
                     yield self._bookmark(self._store.version, ends_initial_events=False)
 
     def _begin(self, selection: Selection) -> tuple[bytes | None, list[WatchEvent]]:
-        """Return a refusal, which a watch sends as an event, or the events before the first
-        change.
-        """
+        """Return the refusal that the watch sends, or the events before the first change."""
         options, collection = self._options, self._collection
         starts_whole = not options.version
         if options.wants_initial_events is not None:

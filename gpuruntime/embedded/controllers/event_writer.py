@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events about objects of one kind."""
+"""Kubernetes Events about the objects of one kind."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ RETRY_SECONDS: Final = 5.0
 
 
 class GarbageCollector:
-    """The garbage collector over the informers that it follows; the caller runs them."""
+    """The garbage collector; it follows informers, which the caller runs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

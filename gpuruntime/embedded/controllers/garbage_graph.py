@@ -60,7 +60,7 @@ class Delete:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Disown:
-    """Remove the references to these owners."""
+    """The action that removes the references to these owners."""
 
     node: GraphNode
     owner_uids: frozenset[str]
@@ -68,7 +68,7 @@ class Disown:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Release:
-    """Remove a finalizer whose work is done."""
+    """The action that removes a finalizer whose work is done."""
 
     node: GraphNode
     finalizer: str
@@ -108,9 +108,7 @@ class Graph:
         return concerned | (self._waiting_owners(before) if before else set())
 
     def remove(self, uid: str) -> set[str]:
-        """Remove the object, and return the uids of its dependents and of owners that waited for
-        it.
-        """
+        """Remove the object; return the uids of dependents and of owners that waited for it."""
         node = self._nodes.pop(uid, None)
         dependents = set(self._dependents.get(uid, ()))
         if node is None:

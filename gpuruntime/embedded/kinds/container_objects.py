@@ -110,7 +110,7 @@ class EmptyDir:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Volume:
-    """A volume with at most one source; a process gets no other kind of source."""
+    """A volume with at most one source; processes get no other kinds of volumes."""
 
     name: str = ""
     persistentVolumeClaim: ClaimSource | None = None

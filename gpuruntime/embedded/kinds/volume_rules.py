@@ -71,8 +71,8 @@ def judge_claim(document: Document, old: Document | None) -> Iterator[Fault]:
 def _changed_claim_faults(document: Document, old: Document) -> Iterator[Fault]:
     """Return the faults of a changed claim.
 
-    Only a bound claim may change its size, and not below its capacity. Its class and volume name
-    may be set if they are absent.
+    Only a bound claim may change its size, which must not fall below the smaller of its old size
+    and its capacity. Class and volume name may be set if they are absent.
     """
     spec, before = document["spec"], old["spec"]
     is_bound = old.get("status", {}).get("phase") == "Bound"

@@ -51,9 +51,7 @@ class Schemas:
         return {"paths": {place: {"serverRelativeURL": self._url(place)} for place in groups}}
 
     def document(self, place: str) -> bytes | None:
-        """Return the document of `api/v1` or `apis/group/version`, or None if there is no such
-        group.
-        """
+        """Return the document of `api/v1` or `apis/group/version`, or None without such kinds."""
         kinds = [kind for kind in self._registry if _place(kind) == place]
         if not kinds:
             return None

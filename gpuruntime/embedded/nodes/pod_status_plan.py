@@ -49,9 +49,7 @@ class Sandbox:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SimulatedStatus:
-    """The Pod's status, all notes due so far with their offsets, and the offset of the next
-    change.
-    """
+    """The status, all notes due so far with their offsets, and the offset of the next change."""
 
     status: PodStatus
     notes: tuple[tuple[float, Container, Note], ...]

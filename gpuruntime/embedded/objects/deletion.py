@@ -84,8 +84,9 @@ class Deletions:
         return Deleted(stored=stored.at(self._store.version), is_gone=True)
 
     def _mark(self, metadata: Document, grace_seconds: int) -> None:
-        """Set the deletion time, which only ever moves earlier; the first mark raises the
-        generation.
+        """Set the deletion time, which can only move earlier.
+
+        The first mark raises the generation.
         """
         moment = rfc3339(self._now() + timedelta(seconds=grace_seconds))
         marked = metadata.get("deletionTimestamp")

@@ -37,9 +37,7 @@ class PodFolder:
         self._folders: dict[str, Path] = {}
 
     async def prepare(self) -> None:
-        """Create folders and write Secrets, or raise NotYetError; a later call updates the
-        Secrets.
-        """
+        """Create folders and write Secrets, or raise NotYetError; repeat it to update Secrets."""
         self._folders = {
             volume.name: self._folder(volume, self._root / str(number))
             for number, volume in enumerate(self._pod.spec.volumes)

@@ -131,7 +131,7 @@ class ProcessPods:
     def _start(self, pod: Pod) -> _RunningPod:
         resources, key = self._resources, pod.metadata.key
         if resources is None:
-            raise RuntimeError("Pods are taken while `run` runs")
+            raise RuntimeError("Pods can only start while `run` runs")
         folder = resources.root / str(next(self._numbers))
         folder.mkdir()
         context = PodContext(

@@ -99,10 +99,10 @@ def start_of(
 ) -> Start:
     """Return the container's start, with real folders, address and port."""
     address = {program.address_variable: f"{LOOPBACK}:{port}"} if program.address_variable else {}
-    told = {each.name: relocated(_value(each, pod), places) for each in container.env}
+    given = {each.name: relocated(_value(each, pod), places) for each in container.env}
     return Start(
         argv=(program.path, *program.arguments, *_arguments(container, places, port)),
-        environment={**_ENVIRONMENT, MOUNTS: json.dumps(places), **told, **address},
+        environment={**_ENVIRONMENT, MOUNTS: json.dumps(places), **given, **address},
         folder=container.workingDir,
     )
 

@@ -24,7 +24,7 @@ class Place:
 
 @attrs.frozen(slots=True)
 class Preemption:
-    """Other Pods must leave; the message is for the time until they have left."""
+    """Other Pods must leave; `words` is the message until they have left."""
 
     eviction: Eviction
     words: str
@@ -47,7 +47,7 @@ def place(
     claims: "tuple[Claim, ...] | str",
     rng: Random,
 ) -> Decision:
-    """Decide about one Pod; `claims` is the result of `unbound_claims`, a text being a refusal."""
+    """Decide about one Pod; `claims` comes from `unbound_claims`, and a text refuses the Pod."""
     if not assignments.nodes:
         return Refused(NO_NODES)
     if isinstance(claims, str):

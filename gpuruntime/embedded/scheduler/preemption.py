@@ -75,9 +75,7 @@ def _waits_for_victims(needs: Needs, resources: FreeResources | None) -> bool:
 def _victims(
     needs: Needs, resources: FreeResources, reserved: Iterable[Assignment]
 ) -> tuple[Assignment, ...] | Obstacle:
-    """Return the Pods that must leave; of all less important ones, the most important stay if they
-    fit.
-    """
+    """Return the Pods that must leave; less important ones that fit beside the new Pod stay."""
     lower = [
         assignment
         for assignment in resources.assignments.values()
@@ -100,12 +98,12 @@ def _victims(
 
 
 def _importance(assignment: Assignment) -> tuple[int, float, str]:
-    """Sort the most important first, of equals the one that has run longest."""
+    """Return a key that sorts important Pods first, of equals the one that has run longest."""
     return -assignment.priority, _began(assignment), assignment.uid
 
 
 def _harm(eviction: Eviction) -> tuple[object, ...]:
-    """Sort by harm: highest priority, sum of priorities, number, and how long they have run."""
+    """Return the harm: highest priority, sum of priorities, number, and how long they ran."""
     priorities = [assignment.priority for assignment in eviction.victims]
     highest = max(priorities, default=0)
     first_began = min(

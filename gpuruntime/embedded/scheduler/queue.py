@@ -33,11 +33,11 @@ class PodGroup:
 
     def report(self, message: str) -> list[Pod]:
         """Set the message, and return the Pods that have not received it yet."""
-        news = self.unreported if message == self.message else self.pods
-        told = [self.pods[uid] for uid in news]
+        waiting = self.unreported if message == self.message else self.pods
+        receivers = [self.pods[uid] for uid in waiting]
         self.message = message
         self.unreported.clear()
-        return told
+        return receivers
 
 
 class SchedulingQueue:

@@ -32,8 +32,8 @@ def invalid_value(field: str, value: object, detail: str) -> Fault:
 
 def type_invalid(field: str, named: str, wanted: str) -> Fault:
     """Return a fault that names the value by its type only, as Go's schema validator does."""
-    told = f'{field} in body must be of type {wanted}: "{named}"'
-    return Fault(field, "FieldValueTypeInvalid", f'Invalid value: "{named}": {told}')
+    detail = f'{field} in body must be of type {wanted}: "{named}"'
+    return Fault(field, "FieldValueTypeInvalid", f'Invalid value: "{named}": {detail}')
 
 
 def not_supported(field: str, value: object, supported: list[Any]) -> Fault:

@@ -57,9 +57,7 @@ ABSENT: Final = _Absent()
 
 
 def faults_of(node: Node, document: Document, old: Document | None) -> list[Fault]:
-    """Return the faults of a document; unchanged parts are skipped, as they may predate the
-    schema.
-    """
+    """Return the faults of a document; unchanged parts may predate the schema and are skipped."""
     before = ABSENT if old is None else old
     faults = list(_faults(node, document, before, ""))
     if any(fault.reason in BLOCKING for fault in faults):

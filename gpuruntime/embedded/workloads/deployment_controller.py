@@ -146,9 +146,7 @@ class Deployments:
             self._queue.add(Key(key.namespace, owner.name))
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """Queue the Deployment of an ended Pod: Recreate waits for the last Pod of an old
-        template.
-        """
+        """Queue the Deployment of an ended Pod, because Recreate waits for the last old Pod."""
         owner = old.metadata.controller_owner if old else None
         if owner is None or not (new is None or new.is_finished):
             return

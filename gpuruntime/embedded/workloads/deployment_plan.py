@@ -108,9 +108,7 @@ def revision_of(replica_set: ReplicaSet) -> int:
 
 
 def _only_scaled(observed: Observed) -> Plan:
-    """Decide about a paused Deployment: only its size changes, and only with one active
-    ReplicaSet.
-    """
+    """Scale a paused Deployment, if at most one of its ReplicaSets is active."""
     active = [each for each in observed.replica_sets if each.spec.replicas]
     if len(active) > 1 or not observed.replica_sets:
         return Plan()

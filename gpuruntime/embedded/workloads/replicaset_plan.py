@@ -78,7 +78,7 @@ def _failed(message: str) -> WorkloadCondition:
 
 
 def _worth(pod: Pod) -> tuple[object, ...]:
-    """Sort the least useful Pod first.
+    """Return a key that sorts the least useful Pod first.
 
     It is not assigned, not running, not ready, restarted often, or created last.
     """
