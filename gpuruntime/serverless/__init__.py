@@ -1,1 +1,1 @@
-"""Functions: what callers invoke, and the workers that are there when they do."""
+"""Functions: accepting invocations, keeping results, and scaling the workers."""

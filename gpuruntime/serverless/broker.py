@@ -1,4 +1,4 @@
-"""The broker as a role has it: a connection that heals, and the streams on it."""
+"""The broker as one role uses it: a reconnecting connection, and the streams."""
 
 import asyncio
 from random import Random
@@ -25,7 +25,7 @@ OFF: Final = "serverless is off here: set nats.url"
 
 
 class BrokerLink:
-    """Without a connection serverless is off, and every use of it says so."""
+    """The connection and the streams of one role; if serverless is off, every use reports that."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class BrokerLink:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be queued or read; empty while it can."""
+        """Return why nothing can be queued or read; empty while it can."""
         if not self._is_on:
             return OFF
         if self.connection.problem:
@@ -58,12 +58,12 @@ class BrokerLink:
         return ""
 
     def demand(self) -> None:
-        """Raises QueueAwayError while there is a problem."""
+        """Raise QueueAwayError while there is a problem."""
         if problem := self.problem:
             raise QueueAwayError(problem)
 
     async def run(self) -> None:
-        """For ever, where serverless is on; the streams are looked at on every new session."""
+        """Run forever if serverless is on; check the streams on every new session."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.connection.run(), name="broker")
             while True:

@@ -1,4 +1,4 @@
-"""What a use case of this room ends with instead of a result: a subclass for each answer."""
+"""Errors of this room's use cases, with a subclass for each answer to callers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from gpuruntime.serverless.results.store import ResultStoreError
 
 
 class ServerlessError(GpuRuntimeError):
-    """`code` is the word that callers branch on; the message is for people."""
+    """Callers branch on `code`; the message is for people."""
 
     code: ClassVar[str]
 
@@ -22,7 +22,7 @@ class FunctionNotFoundError(ServerlessError):
 
 
 class InvocationNotFoundError(ServerlessError):
-    """It never was, or it ended so long ago that its record is gone."""
+    """The invocation never existed, or its record has expired."""
 
     code = "invocation_not_found"
 
@@ -32,13 +32,13 @@ class DeadLetterNotFoundError(ServerlessError):
 
 
 class InvocationConflictError(ServerlessError):
-    """The function knows the invocationID, and not with this request or at this point."""
+    """The invocationID exists with another request, or in a state that forbids the change."""
 
     code = "operation_conflict"
 
 
 class AlreadyFinishedError(ServerlessError):
-    """There is nothing left to cancel."""
+    """The invocation has already ended and cannot be cancelled."""
 
     code = "already_finished"
 
@@ -48,32 +48,32 @@ class PayloadTooLargeError(ServerlessError):
 
 
 class QueueFullError(ServerlessError):
-    """The queue takes no more for now, and nothing is kept of the invocation that met this."""
+    """The queue is full for now; nothing of the rejected invocation is kept."""
 
     code = "queue_full"
     retry_after_seconds = 5.0
 
 
 class QueueAwayError(ServerlessError):
-    """The queue or the store behind it cannot be asked now: nothing was changed."""
+    """The queue or the result store is unreachable: nothing was changed."""
 
     code = "service_unavailable"
 
 
 class UnknownOutcomeError(ServerlessError):
-    """It may have happened, or is yet to end: the same request can safely be sent again."""
+    """The change may have happened or may still: the same request can safely be repeated."""
 
     code = "timeout"
 
 
 @contextmanager
 def bus_translated() -> Iterator[None]:
-    """Around a whole use case: tells what the bus and the store of results say as callers hear."""
+    """Translate errors of the bus and of the result store into the errors for callers."""
     try:
         yield
     except OutcomeUnknownError as error:
         raise UnknownOutcomeError(
-            f"{error}: what happened is not known, send the same request again"
+            f"{error}: the outcome is unknown: send the same request again"
         ) from error
     except TooLargeError as error:
         raise PayloadTooLargeError(str(error)) from error

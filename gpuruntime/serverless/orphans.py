@@ -1,4 +1,7 @@
-"""Invocations of a function that nobody declares any more: they end, and say why."""
+"""Ends invocations that no worker will run, and says why.
+
+Either no unit declares their function any more, or another unit has taken it over.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,9 +28,9 @@ from gpuruntime.serverless.scaling.workers import SERVING
 
 log = structlog.get_logger()
 
-# At one go; what is left then is looked at again.
+# The most messages of one pass; the rest follows in the next one.
 MOST_AT_ONCE: Final = 500
-# What runs at workers of an earlier declarer is theirs to end, and the broker may be away.
+# The retry interval while an earlier declarer's workers end their calls, or without a broker.
 AGAIN_SECONDS: Final = 5.0
 CATCH_UP_SECONDS: Final = 30.0
 REASON: Final = "the unit that declared the function is gone"
@@ -35,14 +38,18 @@ REASON: Final = "the unit that declared the function is gone"
 
 @attrs.frozen(kw_only=True, slots=True)
 class QueueScan:
-    """What was looked at of a queue: `after` is the last message, None at the queue's end."""
+    """The result of one pass over a queue.
+
+    `after` is the last sequence read, or None at the end of the queue. `is_clear` means that all
+    messages in question were removed.
+    """
 
     after: int | None
     is_clear: bool
 
 
 class Orphans:
-    """Ends and messages are written as workers do it: only over the record that was seen."""
+    """Ends invocations as workers do: it writes only over the record that it has read."""
 
     def __init__(
         self,
@@ -62,9 +69,9 @@ class Orphans:
         self._meter = meter
 
     async def end(self, function: str, *, has_workers: bool) -> bool:
-        """Whether nothing of it is left. While workers end, what runs is theirs to end.
+        """End all invocations; return whether none is left. Raise BusError.
 
-        Raises BusError.
+        While the function has workers, they end the running invocations themselves.
         """
         looked = await self._walk(function, lambda _: True, after=0, has_workers=has_workers)
         return looked.after is None and looked.is_clear
@@ -72,9 +79,10 @@ class Orphans:
     async def end_of_others(
         self, function: str, declarer: str, *, after: int, has_workers: bool
     ) -> QueueScan:
-        """What was not accepted for this declarer, as above; all else is left as it is.
+        """End the invocations that were accepted for another declarer than this one.
 
-        Raises BusError.
+        While there are other declarers' workers, running invocations are left to them. Raise
+        BusError.
         """
 
         def is_meant(message: StoredMessage) -> bool:
@@ -107,11 +115,11 @@ class Orphans:
         return QueueScan(after=after, is_clear=is_clear)
 
     async def _end(self, function: str, message: StoredMessage, *, has_workers: bool) -> bool:
-        """Whether the message is of no more use."""
+        """End the invocation of the message; return whether the message can be deleted."""
         try:
             invocation = read_invocation(message.data, function=function)
         except MalformedMessageError as error:
-            log.warning("message of no function dropped", function=function, reason=str(error))
+            log.warning("malformed message dropped", function=function, reason=str(error))
             return True
         stored = await self._records.read_latest(function, invocation.invocationID)
         if stored is None or not _is_open(stored.record, invocation):
@@ -138,7 +146,7 @@ class Orphans:
 
 @attrs.define(kw_only=True, slots=True)
 class _Walk:
-    """Through the queue of one function, for one declarer, after so much was met."""
+    """The progress through one function's queue for one declarer; `met` foreign ones are known."""
 
     declarer: str
     met: int
@@ -148,12 +156,12 @@ class _Walk:
 
 
 class Takeovers:
-    """What was accepted for an earlier declarer of a function: it ends when another takes over.
+    """Ends what was accepted for an earlier declarer of a function when a new one takes over.
 
-    A name that was free may be another tenant's by now. Workers give back what is not their
-    declarer's, so that nobody after it is given what it was sent; here it ends as it would have
-    without a successor. It is looked for when a declarer is new to this process, and whenever a
-    worker says that it has met some.
+    The name of a deleted function may belong to another tenant now. Workers give back invocations
+    of other declarers, so no later declarer receives them. Here they end as they would without a
+    successor. The queue is walked when a declarer is new to this process, and whenever a worker
+    reports that it has met such invocations.
     """
 
     def __init__(self, units: Cache[GPUUnit], orphans: Orphans, beats: Heartbeats) -> None:
@@ -163,9 +171,10 @@ class Takeovers:
         self._walks: dict[str, _Walk] = {}
 
     async def look(self, function: str, declarer: str, *, depth: int | None) -> float | None:
-        """When to look again; None while there is nothing to end. Costs nothing where it ended.
+        """Walk on; return when to continue, or None if there is nothing to end.
 
-        `depth` None: nobody knows what is queued; somebody will look again once it is known.
+        After a completed walk this costs nothing. If `depth` is None the queue's content is
+        unknown, and the function is reconciled again once it is known.
         """
         walk = self._walk(function, declarer)
         if walk.is_over or depth is None:
@@ -180,7 +189,7 @@ class Takeovers:
             return AGAIN_SECONDS
 
     def forget(self, function: str) -> None:
-        """Nobody declares it."""
+        """Forget the walk, because no unit declares the function."""
         self._walks.pop(function, None)
 
     def _walk(self, function: str, declarer: str) -> _Walk:
@@ -209,9 +218,10 @@ class Takeovers:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UndeclaredFunctions:
-    """Only what the cluster itself shows to be gone, after a while, is taken for gone.
+    """Ends invocations of functions that no unit declares, and deletes their consumers.
 
-    `grace_seconds`: a template that was just made may not have come to this process yet.
+    A function counts as undeclared only if the cluster itself shows it, after a grace time.
+    `grace_seconds` covers a new template that has not reached this process yet.
     """
 
     units: Cache[GPUUnit]
@@ -220,7 +230,7 @@ class UndeclaredFunctions:
     orphans: Orphans
     catch_up: Callable[[], Awaitable[None]]
     grace_seconds: float
-    # Since when nobody declares it, as seen here; loop time.
+    # Since when no unit declares it, as seen here; loop time.
     since: dict[str, float] = attrs.field(factory=dict)
 
     async def reconcile(self, function: str) -> Result:
@@ -237,7 +247,7 @@ class UndeclaredFunctions:
             return Result(requeue_after_seconds=AGAIN_SECONDS)
 
     def forget(self, function: str) -> None:
-        """Somebody declares it."""
+        """Forget the function, because a unit declares it."""
         self.since.pop(function, None)
 
     async def _is_gone(self, function: str) -> bool:
@@ -258,7 +268,7 @@ class UndeclaredFunctions:
 
 
 def _is_of_another(message: StoredMessage, function: str, declarer: str) -> bool:
-    """What cannot be read is for the workers to bury."""
+    """Return whether it is another declarer's; unreadable messages are left to the workers."""
     try:
         invocation = read_invocation(message.data, function=function)
     except MalformedMessageError:

@@ -1,8 +1,8 @@
-"""Accepting an invocation: its `queued` record first, then the message for it, then the answer.
+"""Accepts an invocation: writes the `queued` record, then its message, then answers.
 
-Contract: whoever was told that an invocation is accepted finds its record, and its message is in
-the queue or was. One that the queue had no room for leaves nothing behind. Once the record stands,
-what cannot be told apart ends as UnknownOutcomeError, and the same request can be sent again.
+Contract: an accepted invocation has its record, and its message is or was in the queue. If the
+queue has no room, nothing of the invocation is left. Once the record is written, an unclear
+outcome raises UnknownOutcomeError, and the caller can repeat the same request.
 """
 
 import asyncio
@@ -47,15 +47,15 @@ log = structlog.get_logger()
 
 ASYNC_SECONDS: Final = 3600.0
 ID_BYTES: Final = 16
-# Others can end what has the id only so often before something is wrong.
+# If other invocations with the id come and go this often, something is wrong.
 LOOKS: Final = 5
-# While the record is younger, whoever wrote it may still take it back.
+# While a record is younger than this, its writer may still take it back.
 MAY_BE_TAKEN_BACK_SECONDS: Final = 30.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Accepted:
-    """`sequence` is that of the message in its stream; 0 where it was never needed."""
+    """`sequence` is the sequence of the message in its stream, or 0 if it was not needed."""
 
     record: Record
     sequence: int
@@ -83,15 +83,15 @@ class Acceptance:
         self._meter = meter
 
     def named(self, request: Invoke) -> Invoke:
-        """With an id, where the caller gave none."""
+        """Return the request with an id, a new one if the caller gave none."""
         if request.invocationID:
             return request
         return attrs.evolve(request, invocationID=self._rng.randbytes(ID_BYTES).hex())
 
     async def accept(self, request: Invoke) -> Accepted:
-        """Of a named request; a duplicate is told how it stands.
+        """Accept a request that has an id; for a duplicate, return its current record.
 
-        It takes no longer than the invocation would live: after that nobody waits for the answer.
+        This takes at most the invocation's lifetime: after that its answer is useless.
         """
         outcome = "failed"
         try:
@@ -108,13 +108,13 @@ class Acceptance:
             )
 
     async def send(self, invocation: Invocation) -> Stored:
-        """The message of a record that stands; raises BusError."""
+        """Queue the message of an existing record and wake the activator, or raise BusError."""
         stored = await self.publish(invocation)
         self._wakes.wake(invocation.serverlessRequestID)
         return stored
 
     async def publish(self, invocation: Invocation) -> Stored:
-        """Nobody is woken for it."""
+        """Queue the message without waking the activator."""
         left = invocation.deadlineAt - self._now()
         return await self._queue.jetstream.publish(
             self._queue.names.invoke(invocation.serverlessRequestID),
@@ -136,7 +136,7 @@ class Acceptance:
                 return await self._accept_record(request, payload, record)
         except TimeoutError as error:
             seconds = asyncio.get_running_loop().time() - arrived_at
-            raise _unknown(request, f"the queue did not say within {seconds:.0f} s") from error
+            raise _unknown(request, f"no answer from the queue within {seconds:.0f} s") from error
 
     async def _accept_record(
         self, request: Invoke, payload: msgspec.Raw, record: Record
@@ -154,9 +154,7 @@ class Acceptance:
                 return await self._send_first(request, payload, queued)
             if found and (accepted := await self._replay(request, payload, record, found)):
                 return accepted
-        raise QueueAwayError(
-            f"invocation {request.invocationID} comes and goes under our hands: send it again"
-        )
+        raise QueueAwayError(f"invocation {request.invocationID} changes too often: send it again")
 
     async def _send_first(
         self, request: Invoke, payload: msgspec.Raw, queued: StoredRecord
@@ -181,15 +179,15 @@ class Acceptance:
     async def _replay(
         self, request: Invoke, payload: msgspec.Raw, wanted: Record, found: StoredRecord
     ) -> Accepted | None:
-        """How the invocation of an earlier request stands; None: it was taken back meanwhile."""
+        """Return the state of the earlier request's invocation, or None if it was taken back."""
         record = found.record
         if record.requestHash != wanted.requestHash:
             raise InvocationConflictError(
                 f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
-                "known with another request: choose another invocationID"
+                "in use by another request: choose another invocationID"
             )
-        # Of one that waits for its next attempt the message is there. A second one would count
-        # its attempts from the beginning: whoever takes it knows the record by its revision alone.
+        # The message of a started invocation is still queued. A second one would count its
+        # attempts from the beginning: a worker identifies the record by the revision alone.
         is_unsent = record.state is State.QUEUED and not record.attempt
         if not is_unsent or self._now() >= record.deadlineAt:
             return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
@@ -205,9 +203,9 @@ class Acceptance:
         return Accepted(record=record, sequence=stored.sequence, is_duplicate=True)
 
     async def _is_kept(self, found: StoredRecord) -> bool:
-        """Its first message was never stored: make sure that the record is not taken back now.
+        """Keep a record from being taken back, because its first message was never stored.
 
-        Whoever takes it back does so at the revision that it wrote itself.
+        Its writer takes it back at the revision of its own write. A new write prevents that.
         """
         age = self._now() - found.record.acceptedAt
         if age > timedelta(seconds=MAY_BE_TAKEN_BACK_SECONDS):
@@ -219,7 +217,7 @@ class Acceptance:
         return True
 
     async def _take_back(self, queued: StoredRecord) -> None:
-        """One that stays behind is ended at its deadline, and a replay of it is sent again."""
+        """Delete the record. If that fails, it expires at its deadline, and a replay sends it."""
         try:
             await self._queue.records.delete(queued)
         except MissingError:
@@ -247,7 +245,7 @@ def queued_record(request: Invoke, declared: Declared, *, now: datetime) -> Reco
 
 
 def message_of(stored: StoredRecord) -> Invocation:
-    """What the record alone says of its message, which is all but what the function is given."""
+    """Return the message as far as the record determines it: all but the function's input."""
     record = stored.record
     return Invocation(
         invocationID=record.invocationID,
@@ -279,7 +277,7 @@ def message_id_of(invocation: Invocation) -> str:
 
 
 def _bounded_payload(request: Invoke) -> msgspec.Raw:
-    """Numbers may be longer here than they were in the body."""
+    """Return the payload within the limit; numbers may be longer here than in the body."""
     payload = payload_of(request)
     size = len(bytes(payload))
     if size > MOST_PAYLOAD_BYTES:
@@ -301,6 +299,6 @@ def _life_of(record: Record) -> timedelta:
 
 def _unknown(request: Invoke, error: BusError | str) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"invocation {request.invocationID}: whether it is queued is not known, send it again "
+        f"invocation {request.invocationID}: it may be queued or not: send it again "
         f"under this invocationID: {error}"
     )

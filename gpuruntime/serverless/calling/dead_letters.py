@@ -1,4 +1,4 @@
-"""Dead letters: listed, discarded, and redriven as a new series of their invocation."""
+"""Dead letters: list them, discard them, and redrive them as a new series."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -38,12 +38,12 @@ log = structlog.get_logger()
 
 _ID = re.compile(r"dl-[0-9a-f]{24}")
 LOOKS: Final = 5
-# What a page holds of payloads while it is read: they come along, and are left out of it.
+# How many bytes of payloads a page reads: they are read with it, then left out.
 MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class _Standing(StrEnum):
-    """How far a redrive has come: not at all, as far as a record, or to a worker and beyond."""
+    """How far a redrive has come: not begun, a record without a worker, or beyond that."""
 
     DEAD = "dead"
     WAITING = "waiting"
@@ -51,7 +51,7 @@ class _Standing(StrEnum):
 
 
 class _EndedOtherwiseError(InvocationConflictError):
-    """The invocation was cancelled, or ended, while its last attempt was being buried."""
+    """The invocation ended otherwise while its last attempt was being dead-lettered."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -62,7 +62,7 @@ class StoredLetter:
 
 @attrs.frozen(kw_only=True, slots=True)
 class LetterPage:
-    """`next` is the sequence to go on behind; 0 on the last page."""
+    """`next` is the sequence after which the next page begins; 0 on the last page."""
 
     letters: tuple[DeadLetter, ...]
     next: int
@@ -85,9 +85,9 @@ class DeadLetters:
         self._retention_seconds = retention_seconds
 
     async def page(self, *, function: str = "", limit: int, after: int) -> LetterPage:
-        """The oldest first; without the payloads, which may be long.
+        """Return a page of dead letters, oldest first, without their payloads.
 
-        Where they are, the page is shorter than `limit`, and more is behind it.
+        If payloads are long, the page is shorter than `limit`, and a next page exists.
         """
         subjects = f"{self._queue.names.prefix}.dlq.{function or '*'}.*"
         letters: tuple[DeadLetter, ...] = ()
@@ -112,7 +112,7 @@ class DeadLetters:
                 raise _not_found(name) from error
 
     async def redrive(self, name: str, scope: Scope = EVERYTHING) -> Accepted:
-        """Until the letter is gone, the same redrive can be asked for again."""
+        """Queue the invocation again and delete the letter; until then it can be repeated."""
         with bus_translated():
             self._queue.demand()
             found = await self._find(name, scope)
@@ -169,13 +169,13 @@ class DeadLetters:
             record = found.record
             return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
         raise UnknownOutcomeError(
-            f"invocation {dead.invocationID} changes all the time: redrive it again"
+            f"invocation {dead.invocationID} keeps changing: redrive it again"
         )
 
     async def _begin(
         self, letter: DeadLetter, dead: Invocation, before: StoredRecord | None
     ) -> Accepted:
-        """What was there before is put back where the queue has no room."""
+        """Queue a new series. If the queue is full, restore the record from before."""
         again = _queued_again(dead, letter, now=self._now())
         try:
             queued = await self._queue.records.write(
@@ -191,7 +191,7 @@ class DeadLetters:
         return Accepted(record=queued.record, sequence=stored.sequence, is_duplicate=False)
 
     async def _join(self, queued: StoredRecord, dead: Invocation) -> Accepted:
-        """Sends what another redrive has begun, and sees to it that this is not put back."""
+        """Send what another redrive has begun, and keep that redrive from restoring the record."""
         stored = await self._send(queued, dead)
         try:
             if not stored.is_duplicate:
@@ -219,7 +219,7 @@ class DeadLetters:
             raise _unknown(dead, error) from error
 
     async def _put_back(self, queued: StoredRecord, before: StoredRecord | None) -> None:
-        """What fails here leaves a queued record, which the next redrive sends."""
+        """Restore the record. If that fails, it stays queued, and the next redrive sends it."""
         try:
             if before is None:
                 await self._queue.records.delete(queued)
@@ -246,14 +246,14 @@ class DeadLetters:
 def _standing(
     found: StoredRecord | None, letter: DeadLetter, dead: Invocation, *, now: datetime
 ) -> _Standing:
-    """Raises where the invocation is another one by now, or not dead."""
+    """Raise InvocationConflictError if the invocation was replaced or is not dead."""
     if found is None:
         return _Standing.DEAD
     record = found.record
     if record.requestHash != dead.requestHash:
         raise InvocationConflictError(
             f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
-            "another one by now: discard the dead letter"
+            "a later one: discard the dead letter"
         )
     if record.series > letter.series:
         is_unsent = record.series == letter.series + 1 and record.attempt == 0
@@ -273,7 +273,7 @@ def _standing(
 
 
 def _queued_again(dead: Invocation, letter: DeadLetter, *, now: datetime) -> Record:
-    """As long a life as it had, from now on."""
+    """Return the record of a new series, with its former lifetime from now on."""
     life: timedelta = dead.deadlineAt - dead.acceptedAt
     return Record(
         invocationID=dead.invocationID,
@@ -296,16 +296,16 @@ def _listed(batch: Batch) -> Iterator[DeadLetter]:
 
 
 def _read(found: StoredMessage) -> StoredLetter | None:
-    """None for what is no letter of ours, or is not where it says that it belongs.
+    """Return the letter, or None if it is malformed or under another letter's subject.
 
-    An empty one is a letter that was withdrawn.
+    An empty message is a withdrawn letter.
     """
     if not found.data:
         return None
     try:
         letter = messages.read(found.data, DeadLetter)
     except MalformedMessageError as error:
-        log.warning("dead letter passed over", subject=found.subject, reason=str(error))
+        log.warning("dead letter skipped", subject=found.subject, reason=str(error))
         return None
     _, _, function, name = found.subject.split(".")
     if (letter.serverlessRequestID, letter.deadLetterID) != (function, name):
@@ -326,7 +326,7 @@ def _invocation_of(letter: DeadLetter) -> Invocation:
 
 
 def _for_declarer(dead: Invocation, declared: Declared) -> Invocation:
-    """What it was sent for may be gone; what another tenant was sent is for nobody after it."""
+    """Return the invocation for the present declarer, but never across tenants."""
     if dead.declarer and dead.tenant != declared.tenant:
         raise InvocationConflictError(
             f"invocation {dead.invocationID} was sent to another tenant's function of the name "
@@ -343,8 +343,7 @@ def _full(dead: Invocation) -> QueueFullError:
 
 def _unknown(dead: Invocation, error: BusError) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"whether invocation {dead.invocationID} is queued again is not known, redrive it again: "
-        f"{error}"
+        f"invocation {dead.invocationID} may be queued again or not: redrive it again: {error}"
     )
 
 

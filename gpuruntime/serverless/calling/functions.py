@@ -1,4 +1,4 @@
-"""Functions as callers know them: found by name, and listed with their work and their workers."""
+"""Functions for callers: find one by name, and list them with their work and workers."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ LOOK_SECONDS: Final = 10.0
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkerCounts:
-    """As the activator last wrote them down."""
+    """The counts that the activator wrote last."""
 
     desired: int
     ready: int
@@ -40,7 +40,7 @@ class WorkerCounts:
 
 @attrs.frozen(slots=True)
 class Declared:
-    """What a function is, and the uid and the tenant of the unit that says so."""
+    """A function's declaration, and the uid and tenant of the unit that declares it."""
 
     function: Serverless
     uid: str
@@ -49,7 +49,7 @@ class Declared:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Function:
-    """`running` are in the hands of workers, as these last said; all others are `queued`."""
+    """`running` invocations are held by workers as last reported; all others are `queued`."""
 
     declared: Serverless
     unit: GPUUnit
@@ -61,14 +61,14 @@ class Function:
 
 @attrs.frozen(kw_only=True, slots=True)
 class FunctionPage:
-    """`next` is the name to ask for after it; empty on the last page."""
+    """`next` is the name after which the next page begins; empty on the last page."""
 
     functions: tuple[Function, ...]
     next: str
 
 
 class Functions:
-    """Made before the informer of its cache runs."""
+    """Create it before the informer of its cache runs."""
 
     def __init__(
         self,
@@ -91,10 +91,11 @@ class Functions:
         self._ordered: ScopedCache[GPUUnit] = ScopedCache(units, _place_of)
 
     async def find(self, name: str) -> Declared:
-        """A miss of the cache is not trusted: a function may have been made by another replica.
+        """Return the function; on a cache miss, read the cluster, since another replica may create
+        it.
 
-        Only templates made through the API are found by that look, as they bear the label; one
-        written with kubectl is there as soon as the cache has heard of it.
+        That read finds only templates created through the API, since they have the label. A
+        template created with kubectl is found once the cache has it.
         """
         if found := _living(self._units.store.by_index(FUNCTION, name)):
             return found
@@ -105,7 +106,7 @@ class Functions:
         raise missing_function(name)
 
     async def is_of(self, scope: Scope, name: str) -> bool:
-        """Whose function it is, its owner's tenant says; of one that is gone nobody can."""
+        """Return whether the scope holds the function's owner; False if there is no owner."""
         owner = owner_of(self._units.store.by_index(FUNCTION, name))
         if owner is None:
             async with bounded(f"looking for function {name}", LOOK_SECONDS):
@@ -113,7 +114,7 @@ class Functions:
         return owner is not None and scope.holds(owner)
 
     async def page(self, *, limit: int, after: str, scope: Scope = EVERYTHING) -> FunctionPage:
-        """Sorted by name; what the queue holds is asked for of this page's functions alone."""
+        """Return functions sorted by name; details are read only for those of this page."""
         owners = filter(self._is_owner, self._ordered.after((after,) if after else (), scope))
         units = list(islice(owners, limit + 1))
         kept = units[:limit]
@@ -167,12 +168,12 @@ class Functions:
 
 def missing_function(name: str) -> FunctionNotFoundError:
     return FunctionNotFoundError(
-        f"function {name} does not exist: create a unit whose serverless.requestID says so"
+        f"function {name} does not exist: create a unit whose serverless.requestID names it"
     )
 
 
 def _living(templates: Iterable[GPUUnit]) -> Declared | None:
-    """The function as its owner has it; one whose owner goes takes no more invocations."""
+    """Return the owner's declaration, or None if the owner is missing or terminating."""
     owner = owner_of(templates)
     if owner is None or provenance.is_terminating(owner):
         return None

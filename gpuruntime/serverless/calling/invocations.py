@@ -1,6 +1,6 @@
-"""Invocations after their acceptance: read, waited for and cancelled.
+"""Accepted invocations: read them, wait for their end, and cancel them.
 
-The stream of records comes first, then the store of results, where there is one.
+They are read from the stream of records first, then from the result store if there is one.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ from gpuruntime.serverless.results.store import ResultReader
 
 log = structlog.get_logger()
 
-# A worker can change the record only so often while it is being cancelled.
+# How often a worker may change the record while it is being cancelled.
 LOOKS: Final = 5
-# No worker takes an answer that is nearly so long; whatever says more is not read at all.
+# Far above the longest answer that a worker accepts; longer bodies are not read.
 MOST_PARTS: Final = 64
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Outcome:
-    """A record with its body, wherever that was kept."""
+    """A record with its body, wherever the body was stored."""
 
     record: Record
     body: msgspec.Raw
@@ -75,7 +75,10 @@ class Invocations:
             return await self._whole(await self._find(function, invocation))
 
     async def call(self, request: Invoke, *, is_wanted: Callable[[], bool]) -> Outcome:
-        """Accepts it and waits for its end; the deadline ends the wait and not the result."""
+        """Accept the invocation and wait for its end, at most until its deadline.
+
+        The deadline ends the wait, not the result.
+        """
         named = self._acceptance.named(request)
         with bus_translated():
             self._queue.demand()
@@ -90,7 +93,10 @@ class Invocations:
         return attrs.evolve(outcome, is_duplicate=accepted.is_duplicate)
 
     async def cancel(self, function: str, invocation: str) -> None:
-        """Returns when it is cancelled; that its worker stops, or its message goes, may follow."""
+        """Cancel the invocation.
+
+        Its worker may stop and its message may be deleted after this returns.
+        """
         with bus_translated():
             self._queue.demand()
             found = await self._find(function, invocation)
@@ -103,7 +109,7 @@ class Invocations:
                     found = conflict.current
                 else:
                     return
-        raise QueueAwayError(f"invocation {invocation} changes all the time: cancel it again")
+        raise QueueAwayError(f"invocation {invocation} keeps changing: cancel it again")
 
     async def _find(self, function: str, invocation: str) -> StoredRecord:
         if not is_function_name(function) or not is_invocation_id(invocation):
@@ -119,7 +125,7 @@ class Invocations:
         return found
 
     async def _whole(self, stored: StoredRecord) -> Outcome:
-        """The end of a body's retention is the end of its invocation's."""
+        """Return the record with its body; if the body has expired, so has the invocation."""
         record = stored.record
         if not record.bodyParts:
             return Outcome(record=record, body=record.body)
@@ -145,7 +151,7 @@ class Invocations:
     async def _end_of(
         self, record: Record, watch: RecordWatch, is_wanted: Callable[[], bool]
     ) -> Record:
-        """What had ended before is a result, also that it expired: a replay comes to an end."""
+        """Return the end. If it had ended before, an expiry is a result, so that replays end."""
         started = asyncio.get_running_loop().time()
         had_ended = record.state.is_terminal
         ended = record if had_ended else None
@@ -187,15 +193,15 @@ class Invocations:
                 await self._drop_message(found)
 
     async def _tell_worker(self, record: Record) -> None:
-        """One that does not hear it finds the record changed within the ack wait."""
+        """Order the worker to stop; if that is lost, it sees the record within the ack wait."""
         subject = self._queue.names.control(record.serverlessRequestID, record.workerName)
         order = Control(order=ControlCommand.CANCEL, invocationID=record.invocationID)
         await self._queue.connection.publish(subject, encode(order))
 
     async def _drop_message(self, found: StoredRecord) -> None:
-        """The broker tells the sequence of a message to whoever publishes its id once more.
+        """Delete the queued message: the broker returns its sequence for a repeated message id.
 
-        Where it has forgotten the id, what goes is the copy, and the message falls at a worker.
+        If the broker has forgotten the id, the copy is deleted, and a worker drops the message.
         """
         stored = await self._acceptance.publish(message_of(found))
         await self._queue.jetstream.delete(self._queue.names.invocations, stored.sequence)
@@ -210,6 +216,6 @@ def _unread(record: Record, reason: str) -> UnknownOutcomeError:
 
 def missing_invocation(function: str, invocation: str) -> InvocationNotFoundError:
     return InvocationNotFoundError(
-        f"invocation {invocation} of function {function} is not known: it never was, or its "
-        "record has been dropped with time"
+        f"invocation {invocation} of function {function} does not exist: it never did, or its "
+        "record has expired"
     )

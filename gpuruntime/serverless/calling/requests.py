@@ -1,4 +1,4 @@
-"""What callers ask of functions, under the names that their JSON bodies have."""
+"""Requests of callers to functions; the fields have the names of the JSON bodies."""
 
 import json
 import re
@@ -15,13 +15,13 @@ from gpuruntime.strict.constraints import read
 from gpuruntime.strict.structure import Problem, Structurer
 
 DAY_SECONDS: Final = 86_400
-# As much as a body may have: with what surrounds it, it fits into a message of the broker.
+# The same limit as a body's: with its envelope, it fits into a message of the broker.
 MOST_PAYLOAD_BYTES: Final = 1024 * 1024
 MOST_ENTRIES: Final = 100
 LONGEST_NAME: Final = 128
 LONGEST_VALUE: Final = 8 * 1024
 MOST_ENTRY_BYTES: Final = 64 * 1024
-# The hop-by-hop ones, those that the call itself has, and those that the broker reads.
+# Hop-by-hop headers, headers that the call itself sets, and headers that the broker reads.
 RESERVED_HEADERS: Final = frozenset(
     {
         "connection",
@@ -64,10 +64,10 @@ ContentType: TypeAlias = Annotated[
 
 @attrs.frozen(kw_only=True, slots=True)
 class Invoke:
-    """One call of a function: sent again under its id, it is answered again and not run again."""
+    """A call of a function. Repeated under its id, it is answered again but not run again."""
 
     invocationID: Annotated[
-        InvocationID, Schema(description="One of the function's own; absent, one is made up.")
+        InvocationID, Schema(description="Unique within the function; generated if absent.")
     ] = ""
     serverlessRequestID: FunctionID
     mode: Mode = Mode.ASYNC
@@ -78,14 +78,18 @@ class Invoke:
     timeoutSeconds: (
         Annotated[
             int,
-            Schema(minimum=1, maximum=DAY_SECONDS, description="Its life from acceptance on."),
+            Schema(
+                minimum=1,
+                maximum=DAY_SECONDS,
+                description="The invocation's lifetime, counted from its acceptance.",
+            ),
         ]
         | None
     ) = None
 
 
 def parse_invoke(document: object) -> Invoke:
-    """Raises StrictError with every problem at once."""
+    """Return the request, or raise StrictError with all problems at once."""
     further = (*_entry_problems(document, "headers"), *_entry_problems(document, "attributes"))
     return read(document, Invoke, _structurer, (*further, *_header_problems(document)))
 
@@ -134,11 +138,11 @@ def _header_problems(document: object) -> Iterator[Problem]:
 def _header_fault(name: str, value: object, *, is_known: bool) -> str:
     lower = name.lower()
     if not _HEADER_NAME.fullmatch(name):
-        return "is no name of a header: use letters, digits and '-'"
+        return "is not a header name: use letters, digits and '-'"
     if lower in RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
         return "is a reserved header: leave it out"
     if is_known:
-        return "stands there more than once: the names of headers know no case"
+        return "appears more than once: header names are case-insensitive"
     if isinstance(value, str) and _CONTROL.search(value):
         return "must have no line break and no other control character"
     return ""

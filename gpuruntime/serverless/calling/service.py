@@ -1,4 +1,4 @@
-"""The use cases on invocations, functions and dead letters, put together for the api."""
+"""The use cases on invocations, functions and dead letters, assembled for the API."""
 
 import asyncio
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class FunctionService:
     beats: Heartbeats
 
     async def run(self) -> None:
-        """For ever: connects, declares the streams, wakes the activator, hears the workers."""
+        """Connect, declare the streams, wake the activator and receive heartbeats, forever."""
         connection, names = self.queue.connection, self.queue.names
         async with (
             connection.listening(names.all_beats, self._on_beat),
@@ -74,7 +74,7 @@ class FunctionService:
 
 
 def service_of(means: ServiceContext, options: ServiceOptions) -> FunctionService:
-    """Before the informer of its cache runs."""
+    """Create the use cases; call this before the informer of the units' cache runs."""
     queue, now = means.queue, means.now
     beats = Heartbeats(queue.names, uids_in(means.units, options.namespace))
     functions = Functions(

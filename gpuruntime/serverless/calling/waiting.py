@@ -1,4 +1,4 @@
-"""Waiting for the end of one invocation: told by the broker, and looked for all the same."""
+"""Waits for the end of one invocation: the broker reports it, and polling confirms it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,15 +13,15 @@ from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.serverless.broker import BrokerLink
 
 LOOK_SECONDS: Final = 5.0
-# Callers leave without a word: so often between two looks it is seen whether ours is there.
+# How often between two reads to check that the caller is still connected.
 WANTED_LOOKS: Final = 5
 PAUSE_SECONDS: Final = 0.5
 
 
 class RecordWatch:
-    """Hears every change of the record while its block is entered.
+    """Receives every change of the record while its context is open.
 
-    What the broker tells is the stored record itself, so an end that was heard needs no look.
+    The broker republishes the stored record itself, so an end received here needs no read.
     """
 
     def __init__(self, queue: BrokerLink, function: str, invocation: str) -> None:
@@ -32,9 +32,9 @@ class RecordWatch:
         self._heard: Record | None = None
 
     async def end(self, *, is_wanted: Callable[[], bool]) -> Record | None:
-        """The terminal record; None where nobody wants it any more.
+        """Return the terminal record, or None once the caller has disconnected.
 
-        A replica that lags shows less than there is, so that nothing is made of a missing record.
+        A replica that lags may show no record, so a missing record means nothing.
         """
         while is_wanted():
             session = await self._queue.connection.connected()
@@ -63,7 +63,7 @@ class RecordWatch:
             self._told.set()
 
     async def _until_told(self, is_wanted: Callable[[], bool]) -> None:
-        """At most until the next look is due, and not for long once nobody wants it."""
+        """Wait for a report until the next read is due, or until the caller disconnects."""
         for _ in range(WANTED_LOOKS):
             await is_set_within(self._told, LOOK_SECONDS / WANTED_LOOKS)
             if self._told.is_set() or not is_wanted():

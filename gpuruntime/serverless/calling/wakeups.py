@@ -1,4 +1,4 @@
-"""Tells the activator that a function has work: at once, and then at most once in a while."""
+"""Tells the activator that functions have work: at once, then at most every 50 ms."""
 
 import asyncio
 from contextlib import suppress
@@ -12,7 +12,7 @@ APART_SECONDS: Final = 0.05
 
 
 class Wakeups:
-    """One that is lost costs only time: the activator looks by itself as well."""
+    """Sends wake-ups. A lost one costs only time, because the activator also polls."""
 
     def __init__(self, connection: Connection, names: Names) -> None:
         self._connection = connection

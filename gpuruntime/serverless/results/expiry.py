@@ -1,4 +1,4 @@
-"""What is due with an invocation's record, as a pure function of it: the sweeper's only rule."""
+"""Decides what to do with a record: the only rule of the results role, a pure function."""
 
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -7,13 +7,13 @@ import attrs
 
 from gpuruntime.bus.messages import Record, expired
 
-# Whatever a record says of its deadline, somebody looks at it again within a day.
+# Whatever deadline a record has, it is checked again within a day.
 LONGEST_WAIT_SECONDS: Final = 86_400.0
 
 
 @attrs.frozen(slots=True)
 class Keep:
-    """It has ended: into the store with it."""
+    """The invocation has ended: keep its record in the store."""
 
 
 @attrs.frozen(slots=True)
@@ -23,7 +23,7 @@ class Wait:
 
 @attrs.frozen(slots=True)
 class Expire:
-    """Its time is over: this record goes over the one that was seen."""
+    """The deadline has passed: write this record over the one that was read."""
 
     record: Record
 
@@ -32,7 +32,7 @@ Due: TypeAlias = Keep | Wait | Expire
 
 
 def due(record: Record, *, now: datetime, grace_seconds: float) -> Due:
-    """The grace is for the worker, who writes the same end at the deadline and knows more."""
+    """Return what is due; the grace lets the worker write its more precise end first."""
     if record.state.is_terminal:
         return Keep()
     left = (record.deadlineAt - now).total_seconds() + grace_seconds

@@ -1,7 +1,7 @@
-"""Follows the stream of records: what has ended is kept, and what outlives its deadline expires.
+"""Follows the stream of records: keeps ended invocations and expires overdue ones.
 
-Contract: a record is acked when it is kept, or when a newer one stands over it; until then the
-broker brings it again, to this replica or another. Nothing is scanned, and nothing is remembered.
+Contract: a record is acked once it is kept or a newer one replaces it. Until then the broker
+redelivers it to this replica or another. Nothing is scanned, and nothing is remembered.
 """
 
 import asyncio
@@ -40,15 +40,15 @@ from gpuruntime.serverless.results.store_state import StoreState
 
 log = structlog.get_logger()
 
-STARTING: Final = "the consumer of records is not there yet"
-STREAMLESS: Final = "the stream of records is not there yet: an api or an activator makes it"
+STARTING: Final = "the consumer of records does not exist yet"
+STREAMLESS: Final = "the stream of records does not exist yet: an api or an activator creates it"
 STOPPING: Final = "stopping"
 DOUBLINGS: Final = 16
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ResultsOptions:
-    """`grace_seconds` is how long after its deadline an invocation expires from here."""
+    """`grace_seconds` is how long after its deadline an invocation is expired here."""
 
     stream_retention_seconds: float = 86_400.0
     grace_seconds: float = 1.0
@@ -60,7 +60,7 @@ class ResultsOptions:
 
 
 class Results:
-    """Without a store, a record stays in the stream for its time and nowhere else."""
+    """Handles all records. Without a store, a record lives only in the stream, for its TTL."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Results:
 
     @property
     def not_ready(self) -> str:
-        """Why results are not kept as they come; empty where they are."""
+        """Return why results are not kept as they arrive; empty while they are."""
         if self._is_draining:
             return STOPPING
         of_store = self._keeping.problem if self._keeping else ""
@@ -121,7 +121,7 @@ class Results:
                 tasks.create_task(self._keeping.run(), name="store of results")
 
     async def drain(self) -> None:
-        """What is in hand is brought to its end; the rest is for others, or for later."""
+        """Finish the records in progress; the rest is left for other replicas or later."""
         self._is_draining = True
         self._pull.wake()
         await self._idle.wait()
@@ -139,7 +139,7 @@ class Results:
         self._tasks.create_task(self._handle(delivery), name="record")
 
     async def _handle(self, delivery: Delivery) -> None:
-        """Never fails: what could not be brought to an end comes again by itself."""
+        """Handle a record without ever raising: the broker redelivers what is left open."""
         try:
             await self._bring_to_end(delivery)
         except MalformedMessageError as error:
@@ -170,14 +170,17 @@ class Results:
                 assert_never(never)
 
     def _stored_record(self, delivery: Delivery) -> StoredRecord:
-        """Only what a function's workers may write is believed of it: the subject says whose."""
+        """Return the record if it names the function and invocation of its subject.
+
+        A function's workers may write only under its own subjects.
+        """
         record = read(delivery.data, Record)
         try:
             named = self._names.record_of(delivery.subject)
         except BadNameError as error:
             raise MalformedMessageError(str(error)) from error
         if named != (record.serverlessRequestID, record.invocationID):
-            raise MalformedMessageError(f"{delivery.subject}: speaks of another invocation")
+            raise MalformedMessageError(f"{delivery.subject}: the record names another invocation")
         return StoredRecord(record, delivery.sequence)
 
     async def _keep(self, stored: StoredRecord, delivery: Delivery) -> None:
@@ -194,7 +197,7 @@ class Results:
         await delivery.give_back(delay_seconds=pause * self._rng.uniform(0.5, 1.0))
 
     async def _parts(self, record: Record, delivery: Delivery) -> AsyncGenerator[bytes, None]:
-        """As far as they are there: a body that has lost one is still told as it is."""
+        """Yield the parts of the body up to the first missing one; the result is kept anyway."""
         for part in range(record.bodyParts):
             await delivery.keep()
             try:
@@ -204,7 +207,7 @@ class Results:
                 return
 
     async def _expire(self, seen: StoredRecord, record: Record) -> None:
-        """Whoever has written meanwhile has decided: their record comes by itself."""
+        """Write the expired record; if another write came first, its record is delivered next."""
         try:
             await self._records.write(
                 record,
@@ -224,12 +227,12 @@ class Results:
         await _discard_message(self._jetstream, self._names, seen.record)
 
     async def _ack(self, delivery: Delivery) -> None:
-        """One that is lost brings the record again, which changes nothing."""
+        """Acknowledge the record. If the ack is lost, a redelivery changes nothing."""
         with suppress(UnavailableError):
             await delivery.ack()
 
     async def _look_after_consumer(self) -> None:
-        """Made by whoever comes first, and made again where somebody has deleted it."""
+        """Create the consumer, and recreate it if it was deleted; any replica may do so."""
         declaration = results_declaration(
             self._names, ack_wait_seconds=self._options.ack_wait_seconds
         )
@@ -255,9 +258,9 @@ class Results:
         await is_set_within(lost, seconds)
 
     def _await_streams(self) -> None:
-        """The api and the activator make them, and may start later than this."""
+        """Wait for the streams, which the API and the activator create, perhaps later."""
         if self._problem != STREAMLESS:
-            log.info("waiting for the streams to be made")
+            log.info("waiting for the streams")
         self._problem = STREAMLESS
         self._pull.wake()
 
@@ -269,10 +272,10 @@ class Results:
 
 
 async def _discard_message(jetstream: JetStream, names: Names, ended: Record) -> None:
-    """Best effort: one that stays falls at the worker, and its time there ends with its life.
+    """Try to delete the queued message of an ended invocation; otherwise a worker drops it.
 
-    The record of a running invocation names its message. A stream that was made anew has given
-    that number to another one, so that it is looked at first.
+    The record of a running invocation has the sequence of its message. A recreated stream may have
+    reused that sequence, so the message is read first.
     """
     if not ended.sequence:
         return

@@ -1,7 +1,9 @@
-"""Results in PostgreSQL; the only speaker to it.
+"""Results in PostgreSQL; no other module talks to it.
 
-Contract: no connection is needed to begin with, and none is trusted after a failure. The address
-and its secrets are read anew for every connection, and no message of ours repeats them.
+Contract: no connection is needed at the start, and none is reused after a failure. Address and
+secrets are read again for every connection, and no message of ours contains them. A released step
+of the schema never changes; a change is a further step. Any number of processes, also of different
+releases, may migrate at once.
 """
 
 import asyncio
@@ -21,9 +23,9 @@ from gpuruntime.bus.records import StoredRecord
 from gpuruntime.serverless.results.store import StoreAwayError, StoreRefusedError
 
 CLOSE_SECONDS: Final = 2.0
-# Few enough to be over in a moment, so that nobody waits for the rows of one.
+# Small enough to be quick, so that no statement waits long for locked rows.
 SWEPT_AT_ONCE: Final = 500
-# Of what is wrong with these values or rows in particular (SQLSTATE classes).
+# SQLSTATE classes of faults in these values or rows.
 _OF_THE_ROW: Final = ("21", "22", "23")
 _NO_TABLES: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)
 _FAILURES: Final = (
@@ -39,7 +41,7 @@ _NO_ADDRESS: Final = (
     "special characters of names and passwords are written as %XX"
 )
 
-# Indexes of large tables take their time; nobody else is kept waiting for reads meanwhile.
+# Indexing large tables takes long; reads are not blocked meanwhile.
 STEP_SECONDS: Final = 600.0
 
 STEPS: Final = (
@@ -56,7 +58,7 @@ STEPS: Final = (
         PRIMARY KEY (function, invocation)
     )
     """,
-    # Parts come before the result that they belong to, so that nothing refers to it.
+    # Parts are written before the result they belong to, so there is no foreign key.
     """
     CREATE TABLE result_parts (
         function text NOT NULL,
@@ -72,8 +74,8 @@ STEPS: Final = (
     "CREATE INDEX result_parts_by_age ON result_parts (written_at)",
 )
 
-# What is an hour older is of an earlier stream, whatever its revision: clocks of brokers differ
-# by less, and of one stream's records no older one comes so late.
+# A row that is an hour older belongs to an earlier stream, whatever its revision. The clocks of
+# brokers differ by less, and no record of one stream arrives that late.
 _KEEP: Final = """
     WITH kept AS (
         INSERT INTO results AS stored
@@ -112,7 +114,7 @@ _READ_PART: Final = """
     SELECT data FROM result_parts
     WHERE function = $1 AND invocation = $2 AND revision = $3 AND part = $4
 """
-# A row that somebody writes just now is not old, or is left to the next sweep.
+# A row locked by a writer is not old any more, or is left to the next sweep.
 _SWEEP: Final = """
     WITH gone AS (
         DELETE FROM {table} WHERE ctid = ANY (ARRAY(
@@ -126,7 +128,7 @@ _SWEEP: Final = """
 
 @attrs.frozen(kw_only=True, slots=True)
 class PostgresOptions:
-    """One of `url` and `url_file`; a password is in a file, alone or in the whole address."""
+    """Set either `url` or `url_file`; a password is in a file, alone or in the address."""
 
     url: str = ""
     url_file: str = ""
@@ -139,7 +141,7 @@ class PostgresOptions:
 
 
 class PostgresResults:
-    """Made by `postgres_results`."""
+    """Results in one database; create it with `postgres_results`."""
 
     def __init__(self, pool: asyncpg.Pool, options: PostgresOptions) -> None:
         self._pool = pool
@@ -152,7 +154,7 @@ class PostgresResults:
     async def keep(
         self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
     ) -> bool:
-        """No connection is held while a part is waited for."""
+        """Keep a result; no connection is held while a part is awaited."""
         record = stored.record
         key = (record.serverlessRequestID, record.invocationID)
         if record.bodyParts:
@@ -169,7 +171,7 @@ class PostgresResults:
         return bool(kept)
 
     async def read(self, function: str, invocation: str) -> StoredRecord | None:
-        """Where nobody has made the tables yet, nothing was ever kept."""
+        """Return the record, or None; as long as the tables do not exist, nothing was kept."""
         async with self._connection() as connection:
             try:
                 row = await connection.fetchrow(_READ, function, invocation)
@@ -210,20 +212,20 @@ class PostgresResults:
                 yield connection
         except _FAILURES as error:
             if isinstance(error, asyncpg.PostgresError) and _is_of_the_row(error):
-                raise StoreRefusedError(f"PostgreSQL refuses it: {_reason(error)}") from error
+                raise StoreRefusedError(f"PostgreSQL rejected it: {_reason(error)}") from error
             await self._pool.expire_connections()
             raise StoreAwayError(f"PostgreSQL: {_reason(error)}") from error
 
 
 @asynccontextmanager
 async def postgres_results(options: PostgresOptions) -> AsyncIterator[PostgresResults]:
-    """Connects when it is first asked for something."""
+    """Yield the store; it connects on the first use."""
 
     async def connect(*_: object, **given: Any) -> Any:
         try:
             return await asyncpg.connect(**_address(options), **given)
         except ValueError:
-            # Its words quote the address, so that they are left out of the chain.
+            # The message quotes the address, so it is left out of the chain of errors.
             raise StoreAwayError(f"{_where(options)}: {_NO_ADDRESS}") from None
 
     pool = asyncpg.create_pool(
@@ -231,7 +233,7 @@ async def postgres_results(options: PostgresOptions) -> AsyncIterator[PostgresRe
         min_size=0,
         max_size=options.pool_size,
         timeout=options.connect_seconds,
-        # The server ends a statement first, and says so.
+        # Longer than the server's own timeout, so that the server reports first.
         command_timeout=options.statement_seconds + 1.0,
         server_settings={
             "application_name": options.name,
@@ -255,7 +257,7 @@ async def postgres_results(options: PostgresOptions) -> AsyncIterator[PostgresRe
 def _address(options: PostgresOptions) -> dict[str, str]:
     url = _secret(options.url_file) if options.url_file else options.url
     parts = urlsplit(url)
-    # Otherwise a piece of a password would be taken for a host, and told as one.
+    # Otherwise a part of a password would be taken for a host and reported.
     is_whole = "@" in parts.netloc or "@" not in url
     if parts.scheme not in ("postgresql", "postgres") or not is_whole:
         raise StoreAwayError(f"{_where(options)}: {_NO_ADDRESS}")
@@ -287,7 +289,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 class Database(Protocol):
-    """A connection whose search path is the schema of ours."""
+    """A connection whose search path is our schema."""
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -297,7 +299,7 @@ class Database(Protocol):
 
 
 async def migrate(database: Database, schema: str, *, steps: Sequence[str] = STEPS) -> None:
-    """Where it is done already this writes nothing, and needs no right to."""
+    """Take the missing steps; if there are none, write nothing and need no right to write."""
     async with database.transaction():
         await database.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended('gpuruntime results ' || $1, 0))",

@@ -1,9 +1,9 @@
-"""Where results are kept beyond the time that the broker keeps their records.
+"""The interface of result stores, which keep results longer than the broker does.
 
-Contract: a record is named by function and invocation, and of two the one with the higher revision
-stays, in whatever order they come and however often. Only one that was written long after the
-other wins with a lower one: the broker lost its stream meanwhile, and counts from the beginning.
-What was kept can be read until it is swept.
+Contract: function and invocation identify a record, and of two records the one with the higher
+revision stays, in whatever order and however often they arrive. The exception is a record written
+long after the other: it wins with a lower revision, because the broker has lost its stream and
+counts from the beginning. A kept record can be read until it is swept.
 """
 
 from collections.abc import AsyncIterable
@@ -15,40 +15,40 @@ from gpuruntime.errors import GpuRuntimeError
 
 
 class ResultStoreError(GpuRuntimeError):
-    """The base of what a store of results raises."""
+    """The base of errors of a result store."""
 
 
 class StoreAwayError(ResultStoreError):
-    """Nobody there who can answer: the same may go well in a while, for every record."""
+    """The store is unreachable: a later attempt may succeed, for every record."""
 
 
 class StoreRefusedError(ResultStoreError):
-    """This one record cannot be kept; others can."""
+    """This record cannot be kept; others can."""
 
 
 class ResultReader(Protocol):
     async def read(self, function: str, invocation: str) -> StoredRecord | None: ...
 
     async def read_part(self, stored: StoredRecord, part: int) -> bytes:
-        """One chunk of a body that is not in the record; raises MissingError of the bus."""
+        """Return one chunk of a body outside its record, or raise the bus's MissingError."""
         ...
 
 
 class ResultStore(ResultReader, Protocol):
     async def prepare(self) -> None:
-        """Returns when the store can keep records; raises StoreAwayError as long as it cannot."""
+        """Return once the store can keep records, or raise StoreAwayError."""
         ...
 
     async def keep(
         self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
     ) -> bool:
-        """Kept for good when this returns; False where it was there already, or a newer one.
+        """Keep the result durably; return False if this or a newer one was kept already.
 
-        `parts` are the chunks of the body in order, and not asked for where there is no need;
-        `written_at` is when the broker took the record.
+        `parts` yields the chunks of the body in order and is read only if needed. `written_at` is
+        when the broker stored the record.
         """
         ...
 
     async def sweep(self, before: datetime) -> int:
-        """The number of records that were written before then, which are gone now."""
+        """Delete the records written before that moment and return their number."""
         ...

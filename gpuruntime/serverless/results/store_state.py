@@ -1,7 +1,7 @@
-"""The store behind the role of results: whether it can be used now, and what waits for it.
+"""The state of the result store: whether it is usable, and how old the waiting results are.
 
-Contract: a store that failed is tried again by one task alone, with its schema, and everybody else
-is turned away meanwhile without asking it. No memory grows with what waits.
+Contract: after a failure one task alone prepares the store again. Meanwhile all records are turned
+away without using the store. Memory does not grow with the records that wait.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MEASURE_SECONDS: Final = 5.0
 
 @attrs.define(slots=True)
 class OldestUnkept:
-    """The oldest of what was turned away lately: whatever still waits comes again in that time."""
+    """The oldest record turned away lately; a record that still waits returns in that time."""
 
     window_seconds: float
     _before: datetime | None = None
@@ -61,8 +61,8 @@ class StoreState:
         rng: Random,
         meter: Meter,
     ) -> None:
-        """`window_seconds`: what was turned away is brought again sooner than that."""
-        self.problem = "the store was not asked yet"
+        """`window_seconds` is longer than any record takes to be redelivered."""
+        self.problem = "the store was not checked yet"
         self._store = store
         self._retention = timedelta(seconds=retention_seconds)
         self._oldest = OldestUnkept(window_seconds)
@@ -82,7 +82,7 @@ class StoreState:
     async def keep(
         self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
     ) -> bool:
-        """Whether it can be acked; what is not kept is to be brought again."""
+        """Return whether the record can be acked; if not, it must be redelivered."""
         if not self.problem and await self._try(stored, parts, written_at):
             return True
         self._oldest.note(written_at, asyncio.get_running_loop().time())
@@ -111,7 +111,10 @@ class StoreState:
         return True
 
     async def _heal(self) -> None:
-        """One that can be prepared may keep nothing all the same: the pause goes with keeping."""
+        """Prepare the store after each failure. Only a kept record resets the pause.
+
+        A store that can be prepared may still be unable to keep records.
+        """
         while True:
             await self._failed.wait()
             await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 1.0))
@@ -124,18 +127,18 @@ class StoreState:
                 self._fail(error)
                 continue
             if not self._failed.is_set():
-                log.info("store of results ready")
+                log.info("result store ready")
                 self.problem = ""
 
     def _fail(self, error: ResultStoreError) -> None:
         self._count_error()
         if str(error) != self.problem:
-            log.warning("store of results away", reason=str(error))
+            log.warning("result store unavailable", reason=str(error))
         self.problem = str(error)
         self._failed.set()
 
     async def _sweep(self) -> None:
-        """Each replica does: what one of them deletes is no longer there for the others."""
+        """Sweep in each replica: the others do not find rows that one has deleted."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS * self._rng.uniform(0.5, 1.0))
             if self.problem:

@@ -1,7 +1,7 @@
-"""The activator: functions get workers when they are called, and give them back when they are not.
+"""The activator gives functions workers while they are called, and takes them back later.
 
-Each function's key is worked on by itself, so that its cold start or its failure delays no other.
-Only the one process that leads runs this.
+Each function has its own key, so that its cold start or failure delays no other function. Only the
+leader runs this.
 """
 
 import asyncio
@@ -34,23 +34,23 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
 
-# By the values of a metric's labels.
+# Label values of a metric to its value.
 Rows: TypeAlias = Mapping[tuple[str, ...], float]
 
-# Each waits for the cluster or the broker most of its time.
+# Each of them waits for the cluster or the broker most of its time.
 AT_ONCE: Final = 64
 SURVEY_SECONDS: Final = 10.0
 MEASURE_SECONDS: Final = 5.0
 DEAD_LETTERS_SECONDS: Final = 30.0
-# What was told last is worth so much of a stop.
+# How long a stop may wait for the last Events to be sent.
 SETTLE_SECONDS: Final = 2.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ActivatorOptions:
-    """The first two as workers have them: how long a delivery may wait, and an end stays known.
+    """`ack_wait_seconds` and `retention_seconds` are those of the workers.
 
-    After `orphan_seconds` a function that nobody declares is looked for in the cluster itself.
+    If no unit declares a function for `orphan_seconds`, the cluster itself is read to confirm it.
     """
 
     ack_wait_seconds: float = 30.0
@@ -59,14 +59,14 @@ class ActivatorOptions:
 
 
 def recorder_of(means: OperationContext) -> EventRecorder:
-    """It sends while the activator runs."""
+    """Return the recorder of Events, which sends while the activator runs."""
     return EventRecorder(
         means.client, component=COMPONENT, now=means.now, rng=means.rng, meter=means.meter
     )
 
 
 class Activator:
-    """Made before the informers of its caches run. `catch_up` brings the cache of units to now."""
+    """Create it before the informers of its caches run. `catch_up` updates the units' cache."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Activator:
         return {(name,): memory.status.depth for name, memory in memories.items()}
 
     def function_waits(self) -> Rows:
-        """Of each function whose oldest invocation waits, and 0 of the others."""
+        """Return the wait of each function's oldest queued invocation, or 0 if none waits."""
         now, memories = self._now(), self._scaler.memories
         return {(name,): memory.oldest_wait_seconds(now) for name, memory in memories.items()}
 
@@ -134,7 +134,7 @@ class Activator:
         return (self._keys,)
 
     async def run(self) -> None:
-        """From here on this process leads; its caches have what there is."""
+        """Run from the moment this process leads; its caches are complete then."""
         connection, names = self._queue.connection, self._queue.names
         async with AsyncExitStack() as stack:
             for subject, receive in (
@@ -198,7 +198,7 @@ class Activator:
         )
 
     async def _follow_sessions(self) -> None:
-        """What was not heard while nobody listened proves nothing."""
+        """Start again at each new session: silence while disconnected proves nothing."""
         while True:
             session = await self._queue.connection.connected()
             self.hearing_since = asyncio.get_running_loop().time()
@@ -209,7 +209,7 @@ class Activator:
             self.readings.forget()
 
     async def _survey(self) -> None:
-        """Consumers that are gone are made again, and those of nobody's functions removed."""
+        """Recreate missing consumers, and delete consumers of functions that no unit declares."""
         while True:
             try:
                 await self._look_at_consumers()
@@ -221,7 +221,7 @@ class Activator:
     async def _look_at_consumers(self) -> None:
         survey = await self._consumers.survey()
         for function in survey.gone:
-            log.warning("consumer gone, made again", function=function)
+            log.warning("consumer recreated", function=function)
             self._keys.add(function)
         for function in survey.others:
             if not self._units.store.by_index(FUNCTION, function):
@@ -255,7 +255,7 @@ class Activator:
             await asyncio.sleep(MEASURE_SECONDS)
 
     async def _count_dead_letters(self) -> None:
-        """While the broker is away, or its streams are not made yet, soon again."""
+        """Count them, and retry soon while the broker is unreachable or has no streams yet."""
         while True:
             pause = MEASURE_SECONDS
             with suppress(BusError):

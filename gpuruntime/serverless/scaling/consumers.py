@@ -1,4 +1,4 @@
-"""The consumers of functions' invocations: made, made again, and freed of an older bound."""
+"""The consumers of functions: created, recreated, and freed of an older bound."""
 
 from collections.abc import Iterator
 
@@ -19,9 +19,9 @@ from gpuruntime.models.encoding.json import JsonObject
 
 @attrs.frozen(kw_only=True, slots=True)
 class Survey:
-    """`gone` stood and do not any more; `others` stand, and nobody here has asked for them.
+    """`gone` consumers existed and no longer do; `others` exist without being ensured here.
 
-    One whose name can be no function's is somebody else's, and told of nowhere.
+    Consumers whose name is not a function name belong to other programs and are left out.
     """
 
     gone: tuple[str, ...]
@@ -29,7 +29,7 @@ class Survey:
 
 
 class Consumers:
-    """Remembers which ones stand, until it hears or sees that one is gone. Raises BusError."""
+    """Remembers which consumers exist until one is reported or found missing. Raises BusError."""
 
     def __init__(self, jetstream: JetStream, names: Names, *, ack_wait_seconds: float) -> None:
         self._jetstream = jetstream
@@ -38,7 +38,10 @@ class Consumers:
         self._standing: set[str] = set()
 
     async def ensure(self, function: str, *, most_in_hand: int) -> None:
-        """Costs nothing for one that stands. `most_in_hand` tells an older version's bound."""
+        """Create the consumer if necessary; return at once if it is known to exist.
+
+        `most_in_hand` gives the bound that an older release has set, which is removed.
+        """
         if function in self._standing:
             return
         names, stream, wait = self._names, self._names.invocations, self._ack_wait_seconds
@@ -62,7 +65,7 @@ class Consumers:
         self._standing.discard(function)
 
     async def survey(self) -> Survey:
-        """Those that are gone are forgotten."""
+        """Compare the existing consumers with the known ones, and forget the missing ones."""
         believed = set(self._standing)
         there = await self._there()
         gone = believed - there

@@ -1,4 +1,4 @@
-"""What workers last told of themselves, and when it was heard."""
+"""The last heartbeat of each worker, and when it was received."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,9 +19,9 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class LastHeartbeat:
-    """`at` is loop time. `uid` is empty where the worker does not know its own.
+    """`at` is loop time. `uid` is empty if the worker does not know its own.
 
-    `foreign` is how many invocations of another declarer it has met.
+    `foreign` is how many invocations of other declarers it has met.
     """
 
     uid: str
@@ -32,7 +32,7 @@ class LastHeartbeat:
 
 
 def uids_in(units: Cache[GPUUnit], namespace: str) -> Callable[[str], str | None]:
-    """The uid of a unit by its name, None where there is none."""
+    """Return a function from a unit's name to its uid, or to None if there is no such unit."""
 
     def uid_of(name: str) -> str | None:
         unit = units.store.get(Key(namespace, name))
@@ -42,10 +42,11 @@ def uids_in(units: Cache[GPUUnit], namespace: str) -> Callable[[str], str | None
 
 
 class Heartbeats:
-    """By function and worker. The subject says whose a beat is, since rights are on subjects.
+    """Heartbeats by function and worker, both taken from the subject, since rights are on
+    subjects.
 
-    `uid_of` names the unit of a worker that is there. What an earlier worker of the name still
-    tells is not this one's, and of a worker that nobody knows nothing is kept.
+    `uid_of` returns the uid of the current unit of a worker. Heartbeats of an earlier worker with
+    the same name are ignored, and so are those of unknown workers.
     """
 
     def __init__(self, names: Names, uid_of: Callable[[str], str | None]) -> None:
@@ -54,12 +55,15 @@ class Heartbeats:
         self._heard: defaultdict[str, dict[str, LastHeartbeat]] = defaultdict(dict)
 
     def hear(self, message: Message, *, at: float) -> tuple[str, str] | None:
-        """Whose beat told what wants a look: another state, or more that is foreign; else None."""
+        """Keep the heartbeat; return function and worker if it needs a reconcile, else None.
+
+        It needs one if the state has changed or the count of foreign invocations has.
+        """
         try:
             whose = self._names.beat_of(message.subject)
             beat = read(message.data, Heartbeat)
         except (BadNameError, MalformedMessageError) as error:
-            log.warning("beat dropped", subject=message.subject[:200], reason=str(error))
+            log.warning("heartbeat dropped", subject=message.subject[:200], reason=str(error))
             return None
         function, worker = whose
         uid = self._uid_of(worker)
@@ -77,12 +81,12 @@ class Heartbeats:
         return self._heard[function].get(worker) if function in self._heard else None
 
     def busy(self, function: str, *, since: float) -> int:
-        """How many invocations those of its workers have in hand that were heard since then."""
+        """Return how many invocations run at its workers that were heard since that moment."""
         heard = self._heard.get(function, {})
         return sum(each.busy for each in heard.values() if each.at >= since)
 
     def foreign(self, function: str) -> int:
-        """How many invocations of another declarer its workers have met."""
+        """Return how many invocations of other declarers its workers have met."""
         return sum(each.foreign for each in self._heard.get(function, {}).values())
 
     def forget(self, function: str, worker: str) -> None:
@@ -92,7 +96,7 @@ class Heartbeats:
                 del self._heard[function]
 
     def forget_silent(self, *, since: float) -> None:
-        """All that were not heard since then."""
+        """Forget all workers that were last heard before that moment."""
         for function, workers in tuple(self._heard.items()):
             for worker, heard in tuple(workers.items()):
                 if heard.at < since:

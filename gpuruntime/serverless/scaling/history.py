@@ -1,6 +1,6 @@
-"""What the leader remembers of a function between two looks: times, and nothing but times counts.
+"""The leader's memory of a function between two reconciles: only times and counts.
 
-Whoever leads next begins without it, and comes to the same end a little later.
+A new leader starts without it and reaches the same result a little later.
 """
 
 from collections.abc import Collection
@@ -19,16 +19,16 @@ from gpuruntime.serverless.scaling.plan import (
     replacement_seconds,
 )
 
-# Somebody else was quicker: what is left of the stock is known by then.
+# Another claim was faster; after this time the cache shows which stock is left.
 RACE_SECONDS: Final = 1.0
 
 
 class Demand:
-    """Moments are of one monotonic clock, and never go back."""
+    """How many workers a function needed lately. Moments are of one monotonic clock."""
 
     def __init__(self, needed: int, at: float) -> None:
-        """A new leader begins with the workers that it finds: they get their idle time anew."""
-        # Falling needs, each with the last moment at which so many were needed.
+        """Start with the workers that a new leader finds; their idle time starts again."""
+        # Decreasing needs, each with the last moment at which it was needed.
         self._needs: list[tuple[int, float]] = [(needed, at)]
 
     @property
@@ -41,19 +41,24 @@ class Demand:
         self._needs.append((needed, at))
 
     def most(self, at: float, *, within: float) -> int:
-        """The current need, or the highest one of so many seconds. What is older is forgotten."""
+        """Return the highest need of the last `within` seconds, and forget older ones.
+
+        The current need always counts.
+        """
         while len(self._needs) > 1 and self._needs[0][1] + within <= at:
             del self._needs[0]
         return self._needs[0][0]
 
     def falls_in(self, at: float, *, within: float) -> float | None:
-        """Seconds until `most` is less without a further note; None where that never happens."""
+        """Return in how many seconds `most` falls without a further note, or None if it never
+        does.
+        """
         return self._needs[0][1] + within - at if len(self._needs) > 1 else None
 
 
 @attrs.define(kw_only=True, slots=True)
 class FunctionHistory:
-    """Moments are of loop time. `uid` is that of the template."""
+    """Moments are loop time. `uid` is the uid of the template."""
 
     uid: str
     demand: Demand
@@ -67,7 +72,7 @@ class FunctionHistory:
     _held_until: float = 0.0
     _replaced: int = 0
     _replaced_at: float = 0.0
-    # Since when all workers are ready.
+    # Since when all workers have been ready.
     _whole_since: float | None = None
     _claimed_at: dict[str, float] = attrs.field(factory=dict)
 
@@ -76,7 +81,10 @@ class FunctionHistory:
         return cls(uid=uid, demand=Demand(workers, now))
 
     def needed(self, now_needed: int | None, now: float, idle_seconds: float) -> int | None:
-        """The most of the idle time. While nobody knows, what was needed goes on being so."""
+        """Return the highest need within the idle time, or None if the need is unknown.
+
+        The time in which it is unknown does not count as idle.
+        """
         if now_needed is None:
             self._is_blind = True
             return None
@@ -87,19 +95,19 @@ class FunctionHistory:
         return self.demand.most(now, within=idle_seconds)
 
     def touch(self, now: float) -> None:
-        """Something was to do just now, however soon it is done."""
+        """Note that there was work just now, even if it is done before the next reading."""
         self.demand.note(max(self.demand.current, 1), now)
 
     def falls_in_seconds(self, now: float, idle_seconds: float) -> float | None:
-        """When fewer workers may be needed although nothing happens."""
+        """Return in how many seconds fewer workers may be needed although nothing happens."""
         return None if self._is_blind else self.demand.falls_in(now, within=idle_seconds)
 
     def held_seconds(self, now: float) -> float | None:
-        """How long nothing more is claimed, after a claim that came to nothing."""
+        """Return for how long no claim is made after a failed one; None if claims may be made."""
         return self._held_until - now if now < self._held_until else None
 
     def note_claim(self, name: str, failure: str, now: float) -> None:
-        """Of several at a time one that fails is told, whatever became of the others."""
+        """Note a claim; of several at once, a failure is reported whatever the others do."""
         if not failure:
             self._claimed_at[name] = now
             return
@@ -108,7 +116,7 @@ class FunctionHistory:
         self._held_until = now + (RACE_SECONDS if is_race else UNSETTLED_SECONDS)
 
     def started(self, workers: Collection[Worker], now: float) -> list[float]:
-        """How long each took that is ready for the first time."""
+        """Return the start time in seconds of each worker that is ready for the first time."""
         is_whole = all(worker.phase is WorkerPhase.READY for worker in workers)
         self._note_whole(is_whole and bool(workers), now)
         ready = {worker.name for worker in workers if worker.phase is WorkerPhase.READY}
@@ -118,7 +126,7 @@ class FunctionHistory:
         return taken
 
     def _note_whole(self, is_whole: bool, now: float) -> None:
-        """Once all were ready for as long as the back-off lasts, the next loss is a first one."""
+        """Reset the back-off once all workers were ready for as long as it lasts."""
         if is_whole:
             self._whole_since = now if self._whole_since is None else self._whole_since
         elif self._whole_since is not None:
@@ -139,11 +147,11 @@ class FunctionHistory:
         return 0.0 if self.told_at is None else max(self.told_at + period_seconds - now, 0.0)
 
     def oldest_wait_seconds(self, now: datetime) -> float:
-        """Between two answers of the broker the wait goes on."""
+        """Return how long the oldest invocation waits; it grows between two readings."""
         return max((now - self.oldest_at).total_seconds(), 0.0) if self.oldest_at else 0.0
 
     def asks_for_oldest(self, now: float, period_seconds: float) -> bool:
-        """Yes at once, and then once in a period."""
+        """Return True on the first call, and then once in a period."""
         if self._asked_at is not None and now - self._asked_at < period_seconds:
             return False
         self._asked_at = now

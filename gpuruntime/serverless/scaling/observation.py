@@ -1,4 +1,4 @@
-"""What is seen of a function's workers, put together from their units and from their beats."""
+"""The observed state of a function's workers, from their units and their heartbeats."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,7 @@ from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
 from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
 from gpuruntime.strict import validation
 
-# Where the manager knows no broker, it could not tell a worker of one.
+# If the manager has no broker, it could not give a worker one.
 _REFUSED: Final[Mapping[str, Shortage]] = {
     UnitReason.INVALID_SPEC: Shortage.INVALID,
     UnitReason.STORAGE_MOUNT_INVALID: Shortage.INVALID,
@@ -28,7 +28,7 @@ _REFUSED: Final[Mapping[str, Shortage]] = {
 
 @attrs.define(slots=True)
 class FirstSeen:
-    """Since when something is so, by uid, as this leader has seen it; moments of loop time."""
+    """Since when this leader has seen a state, by uid; moments are loop time."""
 
     draining: dict[str, float] = attrs.field(factory=dict)
     adrift: dict[str, float] = attrs.field(factory=dict)
@@ -41,20 +41,20 @@ class FirstSeen:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Moment:
-    """Now, and since when the broker can be heard; None while it cannot."""
+    """The current moment, and since when heartbeats can be received; None if they cannot."""
 
     now: float
     hearing_since: float | None
 
     def is_silent(self, heard: LastHeartbeat | None) -> bool:
-        """Nobody is silent whom we could not have heard."""
+        """Return whether heartbeats are missing; False while none could have been received."""
         if self.hearing_since is None:
             return False
         last = max(heard.at, self.hearing_since) if heard else self.hearing_since
         return self.now - last >= SILENT_SECONDS
 
     def is_fresh(self, heard: LastHeartbeat) -> bool:
-        """What was heard may still be so, and we would have heard if it were not."""
+        """Return whether the heartbeat is recent and a newer one would have been received."""
         return self.hearing_since is not None and self.now - heard.at < SILENT_SECONDS
 
 
@@ -66,7 +66,7 @@ def worker_of(
     sightings: FirstSeen,
     moment: Moment,
 ) -> Worker:
-    """Writes down in `sightings` what it sees for the first time."""
+    """Return the worker of this unit, and note in `sightings` what is new about it."""
     is_silent = moment.is_silent(heard)
     has_withdrawn = heard is not None and _has_withdrawn(unit, heard, moment)
     phase = _phase(unit, is_silent=is_silent, has_withdrawn=has_withdrawn)
@@ -84,7 +84,7 @@ def worker_of(
 
 
 def is_current(worker: GPUUnit, template: GPUUnit) -> bool:
-    """Whether it would be made the same way now. Limits are the template's alone."""
+    """Return whether the template would create the same worker now, limits aside."""
     now, then = template.spec, worker.spec
     if now.serverless is None or then.serverless is None:
         return False
@@ -97,7 +97,7 @@ def is_current(worker: GPUUnit, template: GPUUnit) -> bool:
 
 
 def forbidden(template: GPUUnit) -> Shortage | None:
-    """Why it may have no workers; the manager's word counts beside our own look at the spec."""
+    """Return why it may have no workers, by our own checks and by the manager's condition."""
     if provenance.is_terminating(template):
         return Shortage.NO_TEMPLATE
     if validation.unit_problems(template):
@@ -111,13 +111,13 @@ def forbidden(template: GPUUnit) -> Shortage | None:
 
 
 def _has_withdrawn(unit: GPUUnit, heard: LastHeartbeat, moment: Moment) -> bool:
-    """It says itself that it takes nothing more, whoever told it to."""
+    """Return whether the worker reports that it takes no more invocations."""
     is_draining = heard.state in (WorkerState.DRAINING, WorkerState.DRAINED)
     return is_draining and heard.uid == unit.metadata.uid and moment.is_fresh(heard)
 
 
 def _phase(unit: GPUUnit, *, is_silent: bool, has_withdrawn: bool) -> WorkerPhase:
-    """That it was told to drain stands on the unit: the next leader has to know of it as well."""
+    """Return the phase. The drain mark is on the unit, so that the next leader sees it."""
     if provenance.is_terminating(unit):
         return WorkerPhase.GONE
     if labels.DRAINING in unit.metadata.annotations:
@@ -133,7 +133,7 @@ def _phase(unit: GPUUnit, *, is_silent: bool, has_withdrawn: bool) -> WorkerPhas
 
 
 def _is_adrift(unit: GPUUnit, is_silent: bool) -> bool:
-    """A worker that never was ready may still be on its way, however long that takes."""
+    """Return whether it was lost; a worker that never was ready may still be starting."""
     ready = condition_of(unit.status.conditions, ConditionType.READY)
     if ready is not None and ready.reason == UnitReason.POD_UNSCHEDULABLE:
         return True

@@ -1,8 +1,8 @@
-"""How many workers a function shall have, and the next steps towards that: decided purely.
+"""Pure decisions: how many workers a function needs, and the next steps towards that.
 
-The steps are few on purpose: claim what is missing, tell what is too much to drain, delete what
-has drained. A worker that was told to drain takes no invocations any more and is never kept, so
-it counts as a seat that is still taken, and no longer as a worker.
+There are deliberately few steps: claim missing workers, drain surplus ones, delete drained ones. A
+draining worker takes no invocations and is never kept. So it still occupies a seat but no longer
+counts as a worker.
 """
 
 from collections.abc import Callable
@@ -14,22 +14,24 @@ import attrs
 
 from gpuruntime.models.kinds.functions import Serverless, ServerlessStatus, worker_name
 
-# Three beats: a worker that misses them has ended, or hears nobody.
+# Three heartbeats. A worker that misses them has ended or is cut off from the broker.
 SILENT_SECONDS: Final = 15.0
-# Beside the longest attempt of a worker that was told to drain.
+# Added to the longest attempt of a draining worker.
 DRAIN_SLACK_SECONDS: Final = 30.0
-# A node that restarts is back by then, and a Pod that was evicted has found its next one.
+# By then a restarting node is back, and an evicted Pod runs on another one.
 LASTING_SECONDS: Final = 120.0
 FIRST_REPLACEMENT_SECONDS: Final = 10.0
 LONGEST_REPLACEMENT_SECONDS: Final = 600.0
-# How often what nobody tells of is looked at.
+# How often a state is checked that no event reports.
 DRAINING_SECONDS: Final = 1.0
 UNSETTLED_SECONDS: Final = 10.0
 
 
 class WorkerPhase(StrEnum):
-    """`adrift`: no node takes it, its node is silent, or it drains although nobody here told it
-    to; no container of its own is at fault.
+    """The phase of a worker.
+
+    `adrift` means that no node takes it, that its node is silent, or that it drains although this
+    leader did not order it. Its container has not failed.
     """
 
     STARTING = "starting"
@@ -54,11 +56,12 @@ class Shortage(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Worker:
-    """`since_seconds` is for how long it drains or is adrift, as this leader has seen it.
+    """A worker, as the plan sees it.
 
-    A worker that is `silent` was not heard for a while, or never. One that is not `current` was
-    made for a template that is another one by now. One that `has_withdrawn` drains, whoever told
-    it to, and takes no invocation ever again. `gone` ones wait for Kubernetes alone.
+    `since_seconds` is how long this leader has seen it drain or be adrift. A worker `is_silent` if
+    its heartbeats are missing, and not `is_current` if its template has changed since. A worker
+    that `has_withdrawn` drains, whatever the order came from, and never takes another invocation.
+    A `gone` worker waits only for Kubernetes to delete it.
     """
 
     name: str
@@ -77,9 +80,9 @@ class Worker:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Observed:
-    """`needed` is None while nobody can tell how much there is to do.
+    """`needed` is None while the amount of work is unknown.
 
-    `forbidden` says why no worker may run at all. `free_stock` is what could be claimed now.
+    `forbidden` says why no worker may run at all. `free_stock` is how much could be claimed now.
     """
 
     limits: Serverless
@@ -92,7 +95,7 @@ class Observed:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Plan:
-    """`drain` and `delete` are names; `replaced` is the one among `drain` that was lost."""
+    """`drain` and `delete` are names; `replaced` is the lost worker among `drain`."""
 
     wanted: int
     claims: int = 0
@@ -104,7 +107,7 @@ class Plan:
 
 
 def workers_for(depth: int, limits: Serverless) -> int:
-    """Regardless of its bounds."""
+    """Return how many workers the depth needs, regardless of the function's bounds."""
     return -(-depth // limits.concurrency)
 
 
@@ -141,13 +144,13 @@ def decide(seen: Observed) -> Plan:
 
 
 def replacement_seconds(replaced: int) -> float:
-    """How long after so many lost workers in a row the next one is left alone."""
+    """Return how long to wait after this many replacements in a row before the next one."""
     doubled = FIRST_REPLACEMENT_SECONDS * 2.0 ** min(max(replaced - 1, 0), 16)
     return min(doubled, LONGEST_REPLACEMENT_SECONDS)
 
 
 def next_names(template: str, is_taken: Callable[[str], bool], wanted: int) -> tuple[str, ...]:
-    """With the lowest numbers of which the names are free."""
+    """Return the names of new workers, with the lowest free numbers."""
     names = (worker_name(template, number) for number in count(1))
     return tuple(islice((name for name in names if not is_taken(name)), wanted))
 
@@ -155,7 +158,10 @@ def next_names(template: str, is_taken: Callable[[str], bool], wanted: int) -> t
 def status_of(
     seen: Observed, plan: Plan, *, depth: int, oldest_wait_seconds: float, failure: str = ""
 ) -> ServerlessStatus:
-    """`failure` is the code of a claim that came to nothing, other than for want of stock."""
+    """Return the status. `failure` is the code of a claim that failed for another reason.
+
+    A lack of stock is the plan's own shortage.
+    """
     workers = seen.workers
     return ServerlessStatus(
         desiredWorkers=plan.wanted,
@@ -169,7 +175,7 @@ def status_of(
 
 
 def _wanted(seen: Observed) -> int:
-    """Without knowing what there is to do nobody is sent away, and nobody is called."""
+    """Return how many workers to have; if the work is unknown, keep the present ones."""
     limits = seen.limits
     if seen.forbidden:
         return 0
@@ -180,7 +186,7 @@ def _wanted(seen: Observed) -> int:
 
 
 def _claims(seen: Observed, staying: list[Worker], missing: int) -> tuple[int, Shortage | None]:
-    """Those that leave still have their seats: there are never more than maxWorkers units."""
+    """Return how many to claim, and why not all. Leaving workers still count to maxWorkers."""
     if _is_broken(staying):
         return 0, Shortage.WORKER_FAILED
     room = seen.limits.maxWorkers - len(seen.workers)
@@ -190,16 +196,19 @@ def _claims(seen: Observed, staying: list[Worker], missing: int) -> tuple[int, S
 
 
 def _is_broken(staying: list[Worker]) -> bool:
-    """A template of which a worker fails and none was ready gets no more stock for now."""
+    """Return whether a worker of the current template failed and none is ready.
+
+    Such a template gets no more stock for now.
+    """
     current = [worker.phase for worker in staying if worker.is_current]
     return WorkerPhase.FAILED in current and WorkerPhase.READY not in current
 
 
 def _replaced(seen: Observed, staying: list[Worker], *, may_claim: bool) -> str:
-    """The one that is lost for longest, as soon as another one can be claimed for it.
+    """Return the worker that was lost for longest, if another can be claimed for it, or "".
 
-    One that has withdrawn does not come back, and goes without that: its envelope may be what
-    the next stock waits for.
+    A withdrawn worker does not come back, so it is drained without that condition. The next stock
+    may be waiting for its envelope.
     """
     lost = [
         worker
@@ -214,7 +223,7 @@ def _replaced(seen: Observed, staying: list[Worker], *, may_claim: bool) -> str:
 
 
 def _outdated(seen: Observed) -> str:
-    """One at a time: the next one once all that were made anew are ready."""
+    """Return one outdated worker to drain once all current ones are ready, or ""."""
     outdated = [worker for worker in seen.workers if not worker.is_current]
     current = [worker for worker in seen.workers if worker.is_current]
     is_settled = all(worker.phase is WorkerPhase.READY for worker in current)
@@ -224,7 +233,7 @@ def _outdated(seen: Observed) -> str:
 
 
 def _may_go(worker: Worker, limits: Serverless) -> bool:
-    """It has nothing in hand any more, or can no longer be asked; what it held comes back."""
+    """Return whether a draining worker is idle, silent or overdue; its messages come back."""
     if worker.phase is not WorkerPhase.DRAINING:
         return False
     if worker.has_drained:
@@ -234,7 +243,7 @@ def _may_go(worker: Worker, limits: Serverless) -> bool:
 
 
 def _dispensability(worker: Worker) -> tuple[bool, bool, int, int, str]:
-    """First those that serve nobody, then outdated ones, then idle ones, the youngest names."""
+    """Sort unready workers first, then outdated, then idle ones, then high numbers."""
     number = int(worker.name.rpartition("-")[2])
     return (
         worker.phase is WorkerPhase.READY,
@@ -253,7 +262,7 @@ def _trouble(staying: list[Worker]) -> Shortage | None:
 
 
 def _look_again_seconds(seen: Observed, plan: Plan) -> float | None:
-    """When the plan may be another one although nothing was heard."""
+    """Return when the plan may change although no event arrives, or None if it may not."""
     phases = {worker.phase for worker in seen.workers}
     if plan.drain or plan.delete or WorkerPhase.DRAINING in phases:
         return DRAINING_SECONDS

@@ -1,4 +1,7 @@
-"""How many invocations each function has, and how long the first of them waits."""
+"""How many invocations each function has, and how long the oldest one waits.
+
+One task polls the broker and keeps the last reading.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -29,20 +32,20 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-# Of the oldest invocations, while some wait for their next attempt.
+# How many of the oldest invocations are read while some wait for their next attempt.
 LOOKS: Final = 4
 BUSY_SECONDS: Final = 2.0
 IDLE_SECONDS: Final = 10.0
-# However often somebody asks for a look.
+# The shortest time between two readings, however often one is requested.
 APART_SECONDS: Final = 0.05
 PAUSE_SECONDS: Final = 1.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Backlog:
-    """`running` are those that workers have in hand; all others wait.
+    """`running` counts the invocations that workers hold; all others wait.
 
-    `oldest_at` is when the first of those that wait came; None where there is none.
+    `oldest_at` is when the oldest waiting one was stored, or None if none waits.
     """
 
     running: int = 0
@@ -60,7 +63,7 @@ class _State:
 
 @attrs.frozen(kw_only=True, slots=True)
 class _StreamPage:
-    """The broker tells at most `limit` subjects at a time; `total` is of all pages."""
+    """The broker lists at most `limit` subjects at a time; `total` counts all pages."""
 
     total: int = 0
     limit: int = 0
@@ -93,7 +96,7 @@ class _Found:
 
 
 class Depths:
-    """Raises BusError: that nobody answers is not the same as that there is nothing."""
+    """Reads depths from the broker. Raises BusError, since no answer does not mean no work."""
 
     def __init__(self, jetstream: JetStream, names: Names, records: Records) -> None:
         self._jetstream = jetstream
@@ -101,9 +104,9 @@ class Depths:
         self._records = records
 
     async def read(self) -> dict[str, int]:
-        """Of each function that has any: those queued and those running together.
+        """Return queued plus running invocations of each function that has any.
 
-        One request tells of 100,000 functions.
+        One request returns up to 100,000 functions.
         """
         depths: dict[str, int] = {}
         while True:
@@ -114,15 +117,15 @@ class Depths:
                 return depths
 
     async def dead_letters(self) -> int:
-        """How many there are, of all functions."""
+        """Return the number of dead letters of all functions."""
         answer = await self._jetstream.call(f"STREAM.INFO.{self._names.dead_letters}")
         return _told(answer, _StreamPage).state.messages
 
     async def backlog(self, function: str, *, busy: int) -> Backlog:
-        """`busy`: how many its workers say that they have in hand.
+        """Return the function's backlog; its workers report `busy` invocations.
 
-        The broker counts as delivered what waits for its next attempt, too, and what a worker had
-        that is lost. Without a consumer no worker was given anything yet.
+        The broker's count of delivered messages includes those waiting for their next attempt, and
+        those of lost workers. Without a consumer nothing was delivered yet.
         """
         consumer = await self._consumer(function)
         delivered = Backlog(running=busy)
@@ -148,9 +151,9 @@ class Depths:
             return _Consumer(num_pending=1)
 
     async def _look_at_delivered(self, function: str, consumer: _Consumer) -> Backlog:
-        """Of the oldest few, up to the first that waits: messages may be long.
+        """Read the oldest few messages up to the first that waits, since messages may be long.
 
-        What runs is known here before its worker has told of it.
+        This shows a running invocation before its worker's heartbeat does.
         """
         sequence, running = consumer.ack_floor.stream_seq, 0
         for _ in range(LOOKS):
@@ -173,7 +176,7 @@ class Depths:
         return stored.record.state if stored else None
 
     async def _first(self, function: str, sequence: int) -> _Message | None:
-        """The first message from this sequence on."""
+        """Return the first message from this sequence on, or None."""
         asked: JsonObject = {"seq": sequence, "next_by_subj": self._names.invoke(function)}
         verb = f"STREAM.MSG.GET.{self._names.invocations}"
         try:
@@ -191,12 +194,12 @@ def _told(answer: JsonObject, kind: type[T]) -> T:
 
 class Tell(Protocol):
     def __call__(self, function: str, *, is_urgent: bool) -> None:
-        """Of a function that has work, or had some. What is urgent cannot wait for a second."""
+        """Report a function that has work or had some; urgent reports cannot wait a second."""
         ...
 
 
 class DepthPoller:
-    """`tell_all` hears of the first reading after none."""
+    """Polls the depths of all functions. It calls `tell_all` on the first reading after none."""
 
     def __init__(
         self,
@@ -211,20 +214,20 @@ class DepthPoller:
         self._tell_all = tell_all
         self._meter = meter
         self._depths: dict[str, int] | None = None
-        # Functions that were woken since the last reading began: it may not show why.
+        # Functions woken since the last reading began, which may not show their work.
         self._woken: set[str] = set()
         self._due = asyncio.Event()
 
     def of(self, function: str) -> int | None:
-        """None while nobody knows."""
+        """Return None before the first reading and while the broker is unreachable."""
         if self._depths is None:
             return None
         return max(self._depths.get(function, 0), int(function in self._woken))
 
     def adopt(self, depths: dict[str, int], *, woken: Collection[str] = ()) -> None:
-        """What a reading found that began after these were woken. Tells whoever it concerns.
+        """Adopt a reading that began after the functions `woken` were woken, and report changes.
 
-        Of one that was woken the work may be done before any reading has shown it.
+        A woken function is reported even if its work was done before any reading showed it.
         """
         before, self._depths = self._depths, depths
         self._woken.difference_update(woken)
@@ -237,7 +240,7 @@ class DepthPoller:
             self._tell(function, is_urgent=is_jump)
 
     def forget(self) -> None:
-        """The broker is away: what was read is no longer so."""
+        """Drop the reading, because the broker is unreachable."""
         self._depths = None
 
     def wake(self, function: str) -> None:
@@ -245,7 +248,7 @@ class DepthPoller:
         self.look()
 
     def look(self) -> None:
-        """Soon, and not only at the next turn."""
+        """Request a reading now instead of at the next interval."""
         self._due.set()
 
     async def run(self) -> None:
@@ -270,5 +273,5 @@ class DepthPoller:
 
 
 def _is_jump(before: int, now: int) -> bool:
-    """From nothing or to nothing, or to far more."""
+    """Return whether it starts from nothing, falls to nothing, or more than doubles."""
     return now > 2 * before or (now == 0) != (before == 0)

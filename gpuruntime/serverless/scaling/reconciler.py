@@ -1,7 +1,7 @@
-"""One function made true: as many workers as it needs, its consumer, and what is told of both.
+"""Reconciles one function: its workers, its consumer, and the status of both.
 
-A key is a function. Whatever takes long here keeps no other function waiting, and nothing is
-remembered that a new leader could not see again, but for times.
+A key is a function. A slow step delays no other function. A new leader can observe everything
+again, except times.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from gpuruntime.serverless.scaling.workers import strays_of
 log = structlog.get_logger()
 
 BROKER_SECONDS: Final = 5.0
-# Of one function, so that a large one does not flood the cluster; the next look follows at once.
+# Per function, so that a large one does not flood the cluster; the rest follows at once.
 MOST_AT_ONCE: Final = 16
 
 
@@ -62,7 +62,7 @@ class Scaler:
     hearing_since: Callable[[], float | None]
     meter: Meter
     memories: dict[str, FunctionHistory] = attrs.field(factory=dict)
-    # By function, and by the uid of the unit that strays were made from.
+    # By function, and by the uid of the unit that the strays were created from.
     strays: dict[str, dict[str, FunctionHistory]] = attrs.field(factory=dict)
     # By specName, the functions that wait for stock of it.
     short: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
@@ -102,7 +102,7 @@ class Scaler:
         )
 
     def touch(self, function: str) -> bool:
-        """It was called just now. Whether workers are there for it, or on their way."""
+        """Note a call just now; return whether workers are wanted for the function already."""
         memory = self.memories.get(function)
         if memory is None:
             return False
@@ -110,7 +110,7 @@ class Scaler:
         return memory.status.desiredWorkers > 0
 
     async def _send_strays_away(self, function: str) -> float | None:
-        """Returns when to look again, as long as any are there."""
+        """Drain and delete stray workers; return when to continue, or None if there are none."""
         before = self.strays.get(function, {})
         memories = self.strays[function] = {}
         for template, found in tuple(strays_of(self.units, function)):
@@ -131,7 +131,7 @@ class Scaler:
             waiting.discard(function)
 
     def _memory(self, function: str, template: GPUUnit) -> FunctionHistory:
-        """A template that takes a function over begins anew."""
+        """Return the history of the function; a template that takes it over gets a new one."""
         memory = self.memories.get(function)
         if memory is None or memory.uid != template.metadata.uid:
             workers = len(self.units.store.by_index(WORKER_OF, template.metadata.uid))
@@ -186,7 +186,7 @@ class Scaler:
         return len(self.stock.store.by_index(FREE, template.spec.specName))
 
     async def _keep_consumer(self, seen: Observed) -> float | None:
-        """Without it workers are not given anything: tried again soon."""
+        """Create the consumer, without which workers get nothing; retry soon if that fails."""
         limits = seen.limits
         if seen.forbidden in (Shortage.INVALID, Shortage.NO_TEMPLATE):
             return None
@@ -196,7 +196,7 @@ class Scaler:
         except UnavailableError:
             return BROKER_SECONDS
         except BusError as error:
-            log.warning("no consumer for now", reason=str(error))
+            log.warning("consumer not created", reason=str(error))
             return BROKER_SECONDS
         return None
 
@@ -245,7 +245,7 @@ class Scaler:
         await self.workers.order_drain(_function_of(worker), worker)
 
     async def _delete(self, worker: GPUUnit) -> None:
-        """One that cannot be deleted now is tried again with the next look."""
+        """Delete the worker; if that fails, the next reconcile retries it."""
         try:
             await self.workers.delete(worker)
         except OperationsError as error:

@@ -1,4 +1,8 @@
-"""What is told of a function in the status of the unit that declares it, and how often."""
+"""Reports on a function: the status of the unit that declares it, and Events.
+
+Events report that a shortage of workers begins or ends. The manager reports why the function's
+unit itself is not Ready.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -23,11 +27,11 @@ from gpuruntime.serverless.scaling.queue_depths import Depths
 log = structlog.get_logger()
 
 COMPONENT: Final = "gpuruntime-activator"
-ENDED: Final = Note("ShortageEnded", "no worker is missing for a reason of that kind any more")
+ENDED: Final = Note("ShortageEnded", "the shortage of workers has ended")
 _OF_THE_UNIT: Final = frozenset(
     {"", Shortage.SUSPENDED, Shortage.NO_TEMPLATE, Shortage.INVALID, Shortage.NO_QUEUE}
 )
-# What only says how much there is to do is told, and asked for, so often at most.
+# How often mere amounts of work are written to the status and requested from the broker.
 PERIOD_SECONDS: Final = 10.0
 
 
@@ -42,9 +46,9 @@ class FunctionStatus:
     async def report(
         self, template: GPUUnit, seen: Observed, plan: Plan, memory: FunctionHistory, *, depth: int
     ) -> float | None:
-        """Writes what differs; seconds until it may again, where that is to be looked at.
+        """Write the status if it differs; return in how many seconds to report again, or None.
 
-        Of a busy worker nobody tells that it is idle: its next beats show it.
+        While workers are busy it is reported again, since no event says when they become idle.
         """
         loop = asyncio.get_running_loop()
         memory.status = status_of(
@@ -72,10 +76,10 @@ class FunctionStatus:
         return again
 
     async def _write(self, template: GPUUnit, status: ServerlessStatus) -> None:
-        """The one member of the status that is ours, and at the version that was seen.
+        """Write the activator's member of the status, at the version that was read.
 
-        The manager writes all others, as guarded: of two at once one sees a conflict and looks
-        again, so that neither ever puts back what the other has written.
+        The manager writes all other members in the same way. If both write at once, one gets a
+        conflict and retries, so neither overwrites the other.
         """
         try:
             written = await self.client.patch(
@@ -103,14 +107,14 @@ class FunctionStatus:
 
 
 def _in_outline(status: ServerlessStatus) -> ServerlessStatus:
-    """Without what changes with every call."""
+    """Return the status without the values that change with every call."""
     return attrs.evolve(status, busyWorkers=0, depth=0, oldestWaitSeconds=0)
 
 
 def function_note(
     before: ServerlessStatus | None, after: ServerlessStatus, *, spec_name: str
 ) -> Note | None:
-    """What the step from one status to the next has to tell."""
+    """Return the Event for the step from one status to the next, or None."""
     old, new = before.reason if before else "", after.reason
     if new == old:
         return None
@@ -128,7 +132,7 @@ def _shortage(reason: str, spec_name: str) -> Note:
             words = "a worker's container fails: until one is ready no further stock is claimed"
             return Note("WorkerFailed", words, is_warning=True)
         case Shortage.WORKER_LOST:
-            words = "a worker has no node that takes it, or one that is silent"
+            words = "a worker has no node that accepts it, or its node is silent"
             return Note("WorkerLost", words, is_warning=True)
         case _:
             words = f"workers are missing: a claim of stock ended with {reason}"

@@ -1,6 +1,6 @@
-"""Which changes wake which functions: what the cluster shows, and what the broker tells.
+"""Queue functions on changes in the cluster and on messages of the broker.
 
-A standby queues nothing; a new leader takes every function as backlog.
+A standby queues nothing; a new leader queues every function as backlog.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ LATER_SECONDS: Final = 1.0
 
 
 class FunctionTriggers:
-    """Made before the informers of its caches run.
+    """Create it before the informers of its caches run.
 
-    `short_of` tells which functions wait for stock of a specName. `touch` notes that a function
-    was called, and tells whether workers are there for it or on their way.
+    `short_of` returns the functions that wait for stock of a specName. `touch` notes a call of a
+    function, and returns whether workers are wanted for it already.
     """
 
     def __init__(
@@ -53,21 +53,23 @@ class FunctionTriggers:
         stock.add_handler(self._on_stock)
 
     def begin(self) -> None:
-        """From here on this process leads."""
+        """Start queueing, because this process leads now."""
         self._is_leading = True
         for function in functions_in(self._units):
             self._queue.add(function, is_backlog=True)
         self._readings.look()
 
     def on_wake(self, message: Message) -> None:
-        """Of a function that is not known here the depths will tell, if there is any."""
+        """Wake the function; if it is unknown here, the depths will show its work."""
         function = message.subject.rpartition(".")[2]
         if self._units.store.by_index(FUNCTION, function):
             self._readings.wake(function)
             self.wake(function, is_urgent=not self._touch(function))
 
     def wake(self, function: str, *, is_urgent: bool) -> None:
-        """Calls come in thousands: where nothing is urgent, one look at a time is enough."""
+        """Queue the function, delayed if not urgent, so that thousands of calls share one
+        reconcile.
+        """
         if is_urgent:
             self._queue.add(function)
         else:
@@ -93,7 +95,7 @@ class FunctionTriggers:
             self._on_gone(old)
 
     def _on_gone(self, unit: GPUUnit) -> None:
-        """What it had in hand may wait again."""
+        """Forget the worker's heartbeat and poll the depths: its invocations may wait again."""
         if unit.spec.serverless and unit.spec.is_function_worker:
             self._beats.forget(unit.spec.serverless.requestID, unit.metadata.name)
             self._readings.look()
@@ -108,7 +110,7 @@ class FunctionTriggers:
             self._readings.look()
 
     def _served(self, worker: GPUUnit | None) -> Iterator[str]:
-        """The function it serves, and the one that its template declares by now."""
+        """Yield the function it serves, and the one that its template declares now."""
         function = worker.spec.serverless if worker else None
         if worker is None or function is None or function.workerOf is None:
             return
@@ -124,7 +126,7 @@ def _declared(unit: GPUUnit | None) -> Iterator[str]:
 
 
 def _asked(unit: GPUUnit | None) -> object:
-    """Of a template: what is asked for, and the manager's word on it."""
+    """Return what matters of a template: its spec's version and the manager's condition."""
     if unit is None or not unit.spec.is_function_template:
         return None
     metadata = unit.metadata
@@ -132,7 +134,7 @@ def _asked(unit: GPUUnit | None) -> object:
 
 
 def _told(unit: GPUUnit | None) -> object:
-    """Of a worker: how far it is, and what it was told."""
+    """Return what matters of a worker: its condition, deletion and drain mark."""
     if unit is None or not unit.spec.is_function_worker:
         return None
     metadata = unit.metadata

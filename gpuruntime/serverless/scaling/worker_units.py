@@ -1,4 +1,4 @@
-"""A function's workers as units: claimed like every other unit, told to drain, deleted."""
+"""A function's workers as units: claimed like any other unit, drained, and deleted."""
 
 from random import Random
 from typing import Final
@@ -34,7 +34,7 @@ from gpuruntime.strict.structure import StrictError
 log = structlog.get_logger()
 
 TOKEN_BYTES: Final = 8
-# After these nobody knows how far the claim came: the same operation finds out.
+# After these errors the state of the claim is unknown; repeating the operation resolves it.
 _OPEN: Final = (UnknownOutcomeError, ClusterUnavailableError, BusyError)
 
 
@@ -54,18 +54,18 @@ class WorkerUnits:
         self._connection = connection
         self._names = names
         self._rng = rng
-        # By template's uid and worker's name, the operations that have not come to their end.
+        # Unfinished operations, by the template's uid and the worker's name.
         self._open: dict[tuple[str, str], str] = {}
 
     async def claim(self, template: GPUUnit, function: Serverless, name: str) -> str:
-        """Empty where the worker is there; else the code of what was in the way."""
+        """Claim stock for a worker; return "" on success, else the code of the failure."""
         seat = (template.metadata.uid, name)
         operation = self._open.setdefault(seat, self._new_operation(template))
         try:
             order = _order(template, function, name, operation)
             await self._units.create(order, storage_uids=uids_asked(template))
         except _OPEN as error:
-            log.warning("claim of a worker left open", worker=name, error=str(error))
+            log.warning("outcome of a worker claim unknown", worker=name, error=str(error))
             return error.code
         except (OperationsError, StrictError) as error:
             del self._open[seat]
@@ -76,7 +76,7 @@ class WorkerUnits:
         return ""
 
     async def mark_draining(self, worker: GPUUnit) -> None:
-        """From here on it counts as one that leaves, for every later leader too."""
+        """Mark the worker as draining, for every later leader as well."""
         marks = {labels.DRAINING: rfc3339(self._means.now())}
         try:
             marked = await self._means.client.patch(
@@ -91,7 +91,7 @@ class WorkerUnits:
         log.info("worker told to drain", worker=worker.metadata.name)
 
     async def order_drain(self, function: str, worker: GPUUnit) -> None:
-        """At most once, and nobody answers: repeated for as long as the worker is there."""
+        """Order a drain, at most once and unacknowledged; the caller repeats it."""
         name, uid = worker.metadata.name, worker.metadata.uid
         try:
             subject = self._names.control(function, name)
@@ -101,7 +101,7 @@ class WorkerUnits:
             log.debug("drain not ordered", worker=name, error=str(error))
 
     async def delete(self, worker: GPUUnit) -> None:
-        """What it still holds comes back to the queue by itself. Raises OperationsError."""
+        """Delete the worker, or raise OperationsError; its messages return to the queue."""
         async with bounded(f"deletion of worker {worker.metadata.name}", seconds=self._bound):
             await self._deletions.delete(GPU_UNITS, worker)
         log.info("worker deleted", worker=worker.metadata.name)
@@ -111,7 +111,7 @@ class WorkerUnits:
         return self._means.options.attempt_seconds
 
     def _new_operation(self, template: GPUUnit) -> str:
-        """One for each incarnation; the prefix is out of callers' reach."""
+        """Return an operationID for one claim; callers cannot use its prefix."""
         token = self._rng.randbytes(TOKEN_BYTES).hex()
         return f"gpuruntime:worker:{template.metadata.uid}:{token}"
 

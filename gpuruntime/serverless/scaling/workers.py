@@ -1,4 +1,4 @@
-"""Functions and their workers, as they are found among all units."""
+"""Functions and their workers, found among all units."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def _by_service(unit: GPUUnit) -> Iterator[str]:
 
 
 def functions_in(units: Cache[GPUUnit]) -> set[str]:
-    """All that some unit declares."""
+    """Return all functions that a unit declares."""
     return {
         unit.spec.serverless.requestID
         for unit in units.store.values()
@@ -36,10 +36,9 @@ def functions_in(units: Cache[GPUUnit]) -> set[str]:
 def strays_of(
     units: Cache[GPUUnit], function: str
 ) -> Iterator[tuple[GPUUnit, tuple[GPUUnit, ...]]]:
-    """Workers of the function that nobody scales, by the unit that they were made from.
+    """Yield units that own no function any more, each with its workers for the function.
 
-    That one is there, and owns no function any more; what a unit leaves that is gone, the
-    cluster collects.
+    If the unit itself is gone, the cluster's garbage collection deletes its workers.
     """
     workers_of: defaultdict[tuple[Key, str], list[GPUUnit]] = defaultdict(list)
     for worker in units.store.by_index(SERVING, function):

@@ -291,7 +291,7 @@ async def test_an_outcome_that_is_unknown_after_the_record_can_be_sent_again(api
         send_seconds=0.3,
     )
     await api.bus.jetstream.call(f"STREAM.DELETE.{names.invocations}")
-    with pytest.raises(UnknownOutcomeError, match="invocation one: whether it is queued"):
+    with pytest.raises(UnknownOutcomeError, match="invocation one: it may be queued or not"):
         await hasty.accept(asked())
     assert await api.state("one") == State.QUEUED
     for declaration in declarations(names, SMALL):

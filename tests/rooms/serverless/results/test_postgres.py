@@ -245,7 +245,7 @@ async def test_before_anybody_has_made_the_tables_nothing_was_kept(server: str) 
 async def test_a_row_that_is_refused_is_no_failure_of_the_database(
     store: PostgresResults,
 ) -> None:
-    with pytest.raises(StoreRefusedError, match="PostgreSQL refuses it"):
+    with pytest.raises(StoreRefusedError, match="PostgreSQL rejected it"):
         await store.keep(ended("\x00"), parts(), written_at=NOW)
     assert await store.keep(ended(), parts(), written_at=NOW)
 

@@ -148,7 +148,7 @@ async def test_a_database_that_is_away_is_waited_for_while_invocations_go_on_exp
         assert process.stop() == 0
         told = process.log.read_text()
     assert PASSWORD not in told
-    assert "store of results away" in told
+    assert "result store unavailable" in told
 
 
 async def test_the_api_reads_from_the_database_what_has_left_the_stream(
