@@ -45,24 +45,34 @@ def parser() -> argparse.ArgumentParser:
     for name, command, text in (
         ("manager", _manager, "reconcile units, pools and storages (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
-        ("activator", _activator, "give functions workers when they are called (one leader)"),
+        ("activator", _activator, "claim workers for functions that are called (one leader)"),
         ("worker", _worker, "run the invocations of one function, beside its container"),
-        ("results", _results, "keep results, and end invocations whose time is over"),
+        ("results", _results, "keep results, and end overdue invocations"),
     ):
         role = commands.add_parser(name, help=text)
         _add_role_flags(role)
         role.set_defaults(command=command)
-    dev = commands.add_parser("dev", help="everything in one process, with a cluster of its own")
+    dev = commands.add_parser("dev", help="run everything in one process, on an embedded cluster")
     _add_role_flags(dev)
-    dev.add_argument("--only", choices=["cluster"], help="the embedded cluster and no role on it")
+    dev.add_argument(
+        "--only", choices=["cluster"], help="run the embedded cluster without any role"
+    )
     dev.set_defaults(command=_dev)
-    audit = commands.add_parser("audit", help="hold a cluster to the invariants (exit 1: broken)")
+    audit = commands.add_parser(
+        "audit", help="check a cluster against the invariants (exit 1: breaches)"
+    )
     _add_audit_flags(audit)
     audit.set_defaults(command=_audit)
     commands.add_parser("crds", help="print the CRDs as YAML").set_defaults(command=_crds)
-    manifests = commands.add_parser("manifests", help="print what installs the product, as YAML")
+    manifests = commands.add_parser(
+        "manifests", help="print the manifests that install the product, as YAML"
+    )
     manifests.add_argument(
-        "overlay", nargs="?", choices=["minimal", "full"], default="minimal", help="(minimal)"
+        "overlay",
+        nargs="?",
+        choices=["minimal", "full"],
+        default="minimal",
+        help="the overlay to print (default: minimal)",
     )
     manifests.set_defaults(command=_manifests)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
@@ -73,27 +83,45 @@ def parser() -> argparse.ArgumentParser:
 def _add_role_flags(parser: argparse.ArgumentParser) -> None:
     _add_cluster_flags(parser)
     parser.add_argument("--listen", help="host:port of the role's own server")
-    parser.add_argument("--kube-mode", choices=[mode.value for mode in KubernetesMode])
-    parser.add_argument("--log-level", choices=[level.value for level in LogLevel])
+    parser.add_argument(
+        "--kube-mode",
+        choices=[mode.value for mode in KubernetesMode],
+        help="use a cluster if there is one, never, or always",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=[level.value for level in LogLevel],
+        help="lowest level that is logged",
+    )
 
 
 def _add_audit_flags(parser: argparse.ArgumentParser) -> None:
     _add_cluster_flags(parser)
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=["table", "json"],
+        default="table",
+        help="form of the report (default: table)",
+    )
     parser.add_argument(
         "--for",
         dest="watch_seconds",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="how long to watch what is suspicious and may come to its end by itself",
+        help="how long to watch suspicions that may resolve by themselves",
     )
 
 
 def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", default="", metavar="FILE", help="YAML configuration")
-    parser.add_argument("--kubeconfig", metavar="FILE")
-    parser.add_argument("--context", help="of the kubeconfig; its current one otherwise")
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig (default: the Pod's account, or kubectl's files)",
+    )
+    parser.add_argument("--context", help="context of the kubeconfig (default: its current one)")
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -179,8 +207,8 @@ def _audit(options: argparse.Namespace) -> int:
     from gpuruntime.roles import audit
 
     report = asyncio.run(audit.audit(loaded, watch_seconds=options.watch_seconds))
-    told = audit.as_json(report) if options.output == "json" else audit.as_table(report)
-    print(told)  # noqa: T201 - the command's answer
+    text = audit.as_json(report) if options.output == "json" else audit.as_table(report)
+    print(text)  # noqa: T201 - the command's answer
     return BREACH if report.breaches else 0
 
 

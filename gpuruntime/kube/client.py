@@ -190,7 +190,7 @@ class Client:
                 call, opened.enter_async_context(self.transport.stream(request))
             )
             if not 200 <= stream.status < 300:
-                with _telling(call):
+                with _naming(call):
                     body = b"".join([chunk async for chunk in stream.chunks()])
                 answer = Response(status=stream.status, headers=stream.headers, body=body)
                 raise error_of(answer, call)
@@ -231,7 +231,7 @@ class Client:
         started = asyncio.get_running_loop().time()
         outcome = "cancelled"
         try:
-            with _telling(call):
+            with _naming(call):
                 answer = await exchange
             outcome = str(answer.status)
             return answer
@@ -275,7 +275,7 @@ async def server_version(transport: Transport, *, timeout_seconds: float = 5.0) 
 
 
 @contextmanager
-def _telling(call: Call) -> Iterator[None]:
+def _naming(call: Call) -> Iterator[None]:
     """Name the call in errors of the transport."""
     try:
         yield

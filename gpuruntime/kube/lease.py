@@ -130,7 +130,7 @@ class Elector:
 
         All writers under the fence must have ended before it is cancelled.
         """
-        self._tell(is_leading=False)
+        self._report(is_leading=False)
         self._meter.count("lease_failures_total", 0, lease=self._options.key.name)
         try:
             await self._acquire()
@@ -150,7 +150,7 @@ class Elector:
                 break
             await asyncio.sleep(self._jittered_period())
         self._open_until = open_until
-        self._tell(is_leading=True)
+        self._report(is_leading=True)
         self.leading.set()
         log.info("leading", lease=str(self._options.key), identity=self._options.identity)
 
@@ -191,7 +191,7 @@ class Elector:
             return NEVER
 
     async def _take(self) -> float:
-        lease = self._own or await self._look()
+        lease = self._own or await self._read()
         started = self._clock()
         if started < self._rival_until:
             return NEVER
@@ -204,7 +204,7 @@ class Elector:
         self._observe(self._own)
         return started + self._options.renew_deadline_seconds
 
-    async def _look(self) -> Lease | None:
+    async def _read(self) -> Lease | None:
         """Read the Lease. A rival whose Lease was deleted keeps its term."""
         try:
             lease = await self._client.get(LEASES, self._options.key)
@@ -272,7 +272,7 @@ class Elector:
             log.warning("lease not released", lease=str(self._options.key), error=str(error))
 
     async def _give_back(self) -> None:
-        lease = self._own or await self._look()
+        lease = self._own or await self._read()
         if lease is None or lease.spec.holderIdentity != self._options.identity:
             return
         released: JsonObject = {
@@ -289,9 +289,9 @@ class Elector:
     def _shut(self) -> None:
         self._open_until = NEVER
         self.leading.clear()
-        self._tell(is_leading=False)
+        self._report(is_leading=False)
 
-    def _tell(self, *, is_leading: bool) -> None:
+    def _report(self, *, is_leading: bool) -> None:
         self._meter.gauge("lease_leading", float(is_leading), lease=self._options.key.name)
 
     def _left(self) -> float:

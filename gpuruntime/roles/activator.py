@@ -23,7 +23,7 @@ from gpuruntime.operations.lookup.caches import (
 from gpuruntime.operations.operations import operations_of
 from gpuruntime.operations.options import Options
 from gpuruntime.roles.cluster_connection import transport_of
-from gpuruntime.roles.election import elector_of, tell_of_term
+from gpuruntime.roles.election import elector_of, record_term
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.options import namespaces_of
 from gpuruntime.roles.process import Process, queue_of
@@ -56,7 +56,7 @@ class ActivatorRole:
         self._transport = transport
         self._process = process or Process()
         self._registry = Registry(RoleName.ACTIVATOR)
-        self._registry.gauge_from("leading", self._told_leading)
+        self._registry.gauge_from("leading", self._leading_series)
         self._informers: dict[str, Informer[Any]] = {}
         self._elector: Elector | None = None
         self._activator: Activator | None = None
@@ -86,12 +86,12 @@ class ActivatorRole:
         self._queue = queue = queue_of(
             self._settings.nats, self._process, self._registry, role="activator"
         )
-        async with self._process.standing(
+        async with self._process.role_context(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             self._activator = activator = self._make_activator(client, queue, tasks)
             gauge_queue_ages(self._registry, activator.queues)
-            self._tell_of_functions(activator)
+            self._report_functions(activator)
             if elector is not None:
                 tasks.create_task(elector.run(), name="elector")
             for name, informer in self._informers.items():
@@ -103,7 +103,7 @@ class ActivatorRole:
         """Lead, after a consistent read that shows what an earlier leader has claimed."""
         if elector is not None:
             await elector.leading.wait()
-            tell_of_term(activator.recorder, elector)
+            record_term(activator.recorder, elector)
         for informer in self._informers.values():
             await informer.synced.wait()
         for name in ("units", "stock"):
@@ -115,7 +115,7 @@ class ActivatorRole:
         self, client: Client, queue: BrokerLink, tasks: asyncio.TaskGroup
     ) -> Activator:
         informers, settings = self._informers, self._settings
-        means = OperationContext(
+        context = OperationContext(
             client=client,
             caches=Caches(
                 stock=informers["stock"],
@@ -134,13 +134,13 @@ class ActivatorRole:
             ack_wait_seconds=settings.worker.ackWait,
             retention_seconds=settings.worker.resultRetention,
         )
-        units = operations_of(means, tasks).units
+        units = operations_of(context, tasks).units
         return Activator(
-            means,
+            context,
             units,
             queue,
             options,
-            recorder=recorder_of(means),
+            recorder=recorder_of(context),
             catch_up=informers["units"].catch_up,
         )
 
@@ -156,12 +156,12 @@ class ActivatorRole:
         )
         return mirrors(client, table, self._process, self._registry, is_checked=True)
 
-    def _tell_of_functions(self, activator: Activator) -> None:
+    def _report_functions(self, activator: Activator) -> None:
         registry = self._registry
         registry.gauge_from("serverless_function_depth", activator.function_depths)
         registry.gauge_from("serverless_function_oldest_wait_seconds", activator.function_waits)
 
-    def _told_leading(self) -> Mapping[tuple[str, ...], float]:
+    def _leading_series(self) -> Mapping[tuple[str, ...], float]:
         return {(self._registry.role,): float(self._is_leading)}
 
     def _not_ready(self) -> str:

@@ -83,7 +83,7 @@ class Api:
         process: Process | None = None,
     ) -> None:
         """A given transport belongs to the caller: it is neither probed nor closed."""
-        _refuse_open_doors(settings)
+        _refuse_open_listener(settings)
         demand_certificate(settings.tls)
         self._settings = settings
         self._transport = transport
@@ -96,7 +96,7 @@ class Api:
         self._queue = queue_of(self._settings.nats, self._process, self._registry, role="api")
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         if self._is_enabled:
-            self._registry.gauge_from("kubernetes_connected", self._told_connected)
+            self._registry.gauge_from("kubernetes_connected", self._connected_series)
         # The address of the listener, once it listens.
         self.address = ""
         self.listening = asyncio.Event()
@@ -121,7 +121,7 @@ class Api:
         self._informers = self._make_informers(client)
         async with (
             result_store(self._settings, name="gpuruntime api") as results,
-            self._process.standing(
+            self._process.role_context(
                 self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
             ) as tasks,
         ):
@@ -160,7 +160,7 @@ class Api:
     def _ingress(
         self, client: Client, caches: Caches, results: ResultReader | None
     ) -> FunctionService:
-        means = ServiceContext(
+        context = ServiceContext(
             client=client,
             units=caches.units,
             queue=self._queue,
@@ -173,7 +173,7 @@ class Api:
             namespace=self._settings.namespaces.instance,
             retention_seconds=self._settings.results.streamRetention,
         )
-        return service_of(means, options)
+        return service_of(context, options)
 
     def _app(
         self,
@@ -185,7 +185,7 @@ class Api:
     ) -> web.Application:
         names = namespaces_of(self._settings)
         now, rng = self._process.now, self._process.rng
-        means = OperationContext(
+        context = OperationContext(
             client=client,
             caches=caches,
             options=Options(namespaces=names, retention_seconds=self._settings.operationRetention),
@@ -194,7 +194,7 @@ class Api:
             meter=self._registry,
         )
         backend = AppContext(
-            inventory=operations_of(means, operations),
+            inventory=operations_of(context, operations),
             caches=caches,
             nodes=self._informers["nodes"].store,
             quotas=self._informers["quotas"].store,
@@ -256,11 +256,11 @@ class Api:
             return WELL[not self._queue.problem]
         needed = sorted(self._needed(), key=lambda each: each.failing_seconds, reverse=True)
         errors = [each.error for each in needed if each.error is not None]
-        has_heard = any(informer.synced.is_set() for informer in self._informers.values())
+        has_received = any(informer.synced.is_set() for informer in self._informers.values())
         return ClusterLink(
             is_enabled=self._is_enabled,
             is_connected=(
-                self._is_enabled and not is_away(needed) and (has_heard or bool(errors))
+                self._is_enabled and not is_away(needed) and (has_received or bool(errors))
             ),
             is_synced=not self._unsynced() and not any(map(is_behind, needed)),
             is_queue_connected=not self._queue.problem,
@@ -276,7 +276,7 @@ class Api:
             and all(each.synced.is_set() and each.error is None for each in self._needed())
         )
 
-    def _told_connected(self) -> Mapping[tuple[str, ...], float]:
+    def _connected_series(self) -> Mapping[tuple[str, ...], float]:
         return {(): float(self._connection().is_connected)}
 
     def _needed(self) -> list[Informer[Any]]:
@@ -318,7 +318,7 @@ def _is_for_this_machine(settings: Settings) -> bool:
     return auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
 
 
-def _refuse_open_doors(settings: Settings) -> None:
+def _refuse_open_listener(settings: Settings) -> None:
     auth = settings.auth
     is_off = settings.kubernetes.mode is KubernetesMode.OFF
     if auth.mode is AuthMode.KUBERNETES and is_off:

@@ -38,7 +38,7 @@ class Certificate:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                self._look()
+                self._reload()
             except ConfigurationError as error:
                 if str(error) != self._fault:
                     log.warning("certificate is broken, the last one holds", reason=str(error))
@@ -46,7 +46,7 @@ class Certificate:
             else:
                 self._fault = ""
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         """Load changed files into a trial context first: half of a pair would spoil the one in
         use.
         """

@@ -43,6 +43,6 @@ def elector_of(
     return elector
 
 
-def tell_of_term(recorder: EventRecorder, elector: Elector) -> None:
+def record_term(recorder: EventRecorder, elector: Elector) -> None:
     """Record an Event on the Lease, in the words of Kubernetes' own electors."""
     recorder.record(elector.lease, "LeaderElection", f"{elector.identity} became leader")

@@ -81,13 +81,13 @@ class Lifecycle:
         try:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(self._role.run(), name="role")
-                drain = group.create_task(self._drain_when_told(running), name="drain")
+                drain = group.create_task(self._drain_on_stop(running), name="drain")
                 running.add_done_callback(lambda _: drain.cancel())
         except BaseExceptionGroup as errors:
             return exit_code_of(errors)
         return ExitCode.DONE
 
-    async def _drain_when_told(self, running: asyncio.Task[None]) -> None:
+    async def _drain_on_stop(self, running: asyncio.Task[None]) -> None:
         await self._stop.wait()
         try:
             async with asyncio.timeout(self._grace_seconds):

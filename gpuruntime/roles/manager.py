@@ -15,7 +15,7 @@ from gpuruntime.reconcilers.object_metrics import Rows
 from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster_connection import transport_of
-from gpuruntime.roles.election import elector_of, tell_of_term
+from gpuruntime.roles.election import elector_of, record_term
 from gpuruntime.roles.mirrors import waits_for
 from gpuruntime.roles.options import mint_of, unit_options_of
 from gpuruntime.roles.process import Process
@@ -77,9 +77,9 @@ class Manager:
         fence = elector.fence if elector else None
         self._client = client = Client(transport, meter=self._registry, fence=fence)
         self._reconcilers = reconcilers = self._make_reconcilers(client)
-        self._tell_of_leading(reconcilers)
+        self._report_objects(reconcilers)
         gauge_queue_ages(self._registry, reconcilers.queues)
-        async with self._process.standing(
+        async with self._process.role_context(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             if elector is not None:
@@ -91,11 +91,11 @@ class Manager:
         if elector is not None:
             await elector.leading.wait()
             self._is_clean_term = elector.follows_clean_end
-            tell_of_term(reconcilers.recorder, elector)
+            record_term(reconcilers.recorder, elector)
         self._led_since = asyncio.get_running_loop().time()
         await reconcilers.run()
 
-    def _tell_of_leading(self, reconcilers: Reconcilers) -> None:
+    def _report_objects(self, reconcilers: Reconcilers) -> None:
         """Report objects on the leader only, so that the sum over all replicas is right."""
 
         def if_leading(look: Callable[[], Rows]) -> Callable[[], Rows]:

@@ -24,7 +24,7 @@ from gpuruntime.roles.broker_options import connection_options_of, stream_option
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.options import connection_limits_of
-from gpuruntime.roles.role import standing
+from gpuruntime.roles.role import role_context
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.settings.schema import Address, Settings
 from gpuruntime.settings.serverless import NatsSettings
@@ -80,7 +80,7 @@ class Process:
     identity: str = attrs.field(factory=own_identity)
     now: Callable[[], datetime] = wall_clock
     rng: Random = attrs.field(factory=Random)
-    standing: RoleContext = standing
+    role_context: RoleContext = role_context
     serving: Serving = over_http
     way: Way = directly
     opener: Opener = open_session

@@ -41,7 +41,7 @@ class ResultsRole:
         )
         async with result_store(settings, name="gpuruntime results") as store:
             self._results = results = self._make(connection, store)
-            async with process.standing(
+            async with process.role_context(
                 settings, self._registry, not_ready=self._not_ready, facts=self._facts
             ) as tasks:
                 tasks.create_task(connection.run(), name="broker")

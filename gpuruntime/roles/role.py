@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def standing(
+async def role_context(
     settings: Settings,
     registry: Registry,
     *,
@@ -33,7 +33,7 @@ async def standing(
     `drain` is given for roles that a Pod's preStop hook drains, ahead of the signal.
     """
     address = settings.operations.listen
-    _tell_of_itself(registry, not_ready)
+    _report_itself(registry, not_ready)
     loop = asyncio.get_running_loop()
     held = loop.longest_pass().take if isinstance(loop, MeasuredLoop) else None
 
@@ -73,7 +73,7 @@ def gauge_queue_ages(registry: Registry, queues: Collection[WorkQueue[Any]]) -> 
     )
 
 
-def _tell_of_itself(registry: Registry, not_ready: Callable[[], str]) -> None:
+def _report_itself(registry: Registry, not_ready: Callable[[], str]) -> None:
     role = registry.role
     registry.gauge("build_info", 1, role=role, version=version("gpuruntime"))
     registry.gauge_from("ready", lambda: {(role,): float(not not_ready())})

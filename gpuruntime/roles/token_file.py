@@ -91,9 +91,9 @@ class TokenFile:
         while True:
             self._meter.gauge("auth_token_file_broken", float(bool(self._fault)))
             await asyncio.sleep(LOOK_SECONDS)
-            await self._look()
+            await self._reload()
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         """Read in a thread, and parse only changed content: thousands of tokens take seconds."""
         digest = b""
         try:

@@ -15,7 +15,7 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.roles.broker_options import connection_options_of
-from gpuruntime.roles.role import standing
+from gpuruntime.roles.role import role_context
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
@@ -64,7 +64,7 @@ class WorkerRole:
                 rng=SystemRandom(),
                 meter=self._registry,
             )
-            async with standing(
+            async with role_context(
                 self._settings,
                 self._registry,
                 not_ready=self._not_ready,

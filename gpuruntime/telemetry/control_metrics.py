@@ -49,7 +49,7 @@ MIRROR: Final = Label(
 LEASE: Final = Label("lease", bound="one, as configured")
 QUEUE: Final = Label("queue", by_role=RECONCILED)
 CONTROLLER: Final = Label("controller", by_role=RECONCILED)
-SPEC: Final = Label("spec", bound="the specNames of the pools that there are, and `other`")
+SPEC: Final = Label("spec", bound="the specNames of existing pools, and `other`")
 CLAIMED: Final = Label(
     "outcome",
     ("created", "replayed", "stopped", "invalid_request", *REFUSALS),
@@ -60,18 +60,18 @@ PROCESS_METRICS: Final = (
     Metric(
         name="build_info",
         kind=Kind.GAUGE,
-        help="1; the labels say what runs.",
+        help="Always 1; the labels name role and version.",
         roles=EVERY_ROLE,
         labels=(ROLE, Label("version", bound="one")),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="ready",
         kind=Kind.GAUGE,
-        help="1 while /readyz says so.",
+        help="1 while /readyz reports ready.",
         roles=EVERY_ROLE,
         labels=(ROLE,),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="leading",
@@ -79,24 +79,24 @@ PROCESS_METRICS: Final = (
         help="1 while this process does the leader's work: elected, and with its caches full.",
         roles=ELECTED,
         labels=(ROLE,),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="loop_lag_seconds",
         kind=Kind.HISTOGRAM,
-        help="How much later than asked the event loop wakes a sleeper.",
+        help="How much later than requested the event loop wakes a task.",
         roles=EVERY_ROLE,
     ),
     Metric(
         name="loop_held_seconds",
         kind=Kind.HISTOGRAM,
-        help="For how long, at most, the loop was at work at a stretch, by its processor time.",
+        help="The longest pass of the event loop since the last sample, in processor time.",
         roles=EVERY_ROLE,
     ),
     Metric(
         name="gc_pause_seconds",
         kind=Kind.HISTOGRAM,
-        help="How long one collection of garbage held everything.",
+        help="How long one garbage collection stopped the process.",
         roles=EVERY_ROLE,
         labels=(Label("generation", ("0", "1", "2")),),
     ),
@@ -117,7 +117,7 @@ PROCESS_METRICS: Final = (
     Metric(
         name="auth_token_file_broken",
         kind=Kind.GAUGE,
-        help="1 while the file of tokens cannot be read; the last good one holds.",
+        help="1 while the file of tokens is invalid; the last good one stays in effect.",
         roles=API,
     ),
 )
@@ -126,28 +126,28 @@ CLUSTER_METRICS: Final = (
     Metric(
         name="kubernetes_connected",
         kind=Kind.GAUGE,
-        help="1 while the API server is heard; not told with `kubernetes.mode: off`.",
+        help="1 while the API server answers; absent with `kubernetes.mode: off`.",
         roles=API,
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="kube_requests_total",
         kind=Kind.COUNTER,
-        help="Requests to the API server, by the code of the answer or the error instead of one.",
+        help="Requests to the API server, by the code of the answer, or else by the error.",
         roles=OF_CLUSTER,
         labels=(VERB, RESOURCE, Label("code", bound="HTTP codes and the classes of errors")),
     ),
     Metric(
         name="kube_request_seconds",
         kind=Kind.HISTOGRAM,
-        help="How long a request to the API server took, whatever its end.",
+        help="How long a request to the API server took, successful or not.",
         roles=OF_CLUSTER,
         labels=(VERB, RESOURCE),
     ),
     Metric(
         name="informer_events_total",
         kind=Kind.COUNTER,
-        help="Changes that watches told of.",
+        help="Changes received from watches.",
         roles=OF_CLUSTER,
         labels=(MIRROR, Label("type", ("ADDED", "MODIFIED", "DELETED"))),
     ),
@@ -161,7 +161,7 @@ CLUSTER_METRICS: Final = (
     Metric(
         name="informer_relists_total",
         kind=Kind.COUNTER,
-        help="Lists after the first one: the server had forgotten where the watch was.",
+        help="Lists after the first one, because the server had forgotten the watch's version.",
         roles=OF_CLUSTER,
         labels=(MIRROR,),
     ),
@@ -175,36 +175,36 @@ CLUSTER_METRICS: Final = (
     Metric(
         name="informer_failures_in_a_row",
         kind=Kind.GAUGE,
-        help="How often a mirror has failed since it was last well.",
+        help="How often a mirror has failed since it last succeeded.",
         roles=OF_CLUSTER,
         labels=(MIRROR,),
     ),
     Metric(
         name="informer_divergence_total",
         kind=Kind.COUNTER,
-        help="Objects of which a mirror differed from the server, and was mended by a new list.",
+        help="Objects in which a mirror differed from the server, until a new list.",
         roles=OF_CLUSTER,
         labels=(MIRROR,),
     ),
     Metric(
         name="workqueue_depth",
         kind=Kind.GAUGE,
-        help="Keys that wait to be worked on.",
+        help="Keys that wait for a worker.",
         roles=ELECTED,
         labels=(QUEUE,),
     ),
     Metric(
         name="workqueue_oldest_seconds",
         kind=Kind.GAUGE,
-        help="How long the key that is next has waited; of a queue that stands still it grows.",
+        help="How long the next key has waited; it grows if nothing serves the queue.",
         roles=ELECTED,
         labels=(QUEUE,),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="workqueue_adds_total",
         kind=Kind.COUNTER,
-        help="Keys that were added, each once however often before it was handed out.",
+        help="Keys that were added; repeated adds of a waiting key count once.",
         roles=ELECTED,
         labels=(QUEUE,),
     ),
@@ -218,7 +218,7 @@ CLUSTER_METRICS: Final = (
     Metric(
         name="reconciles_total",
         kind=Kind.COUNTER,
-        help="Reconciles by outcome; `failed` is a fault of ours.",
+        help="Reconciles by outcome; `failed` is a bug.",
         roles=ELECTED,
         labels=(
             CONTROLLER,
@@ -238,13 +238,13 @@ CLUSTER_METRICS: Final = (
     Metric(
         name="events_sent_total",
         kind=Kind.COUNTER,
-        help="Events written for the objects that they tell of.",
+        help="Kubernetes Events that were written.",
         roles=ELECTED,
     ),
     Metric(
         name="events_dropped_total",
         kind=Kind.COUNTER,
-        help="Events that were not written.",
+        help="Kubernetes Events that were dropped, by cause.",
         roles=ELECTED,
         labels=(Label("cause", ("rate", "backlog", "stopped", "refused", "unavailable")),),
     ),
@@ -257,15 +257,15 @@ OBJECT_METRICS: Final = (
         help="Stock units by state; `available` ones can be claimed now.",
         roles=MANAGER,
         labels=(SPEC, Label("state", ("available", "claimed", "progressing", "failed"))),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="stock_wanted",
         kind=Kind.GAUGE,
-        help="Unclaimed stock units that pools with `refill: Always` keep there, in all.",
+        help="Unclaimed stock units that all pools with `refill: Always` should hold.",
         roles=MANAGER,
         labels=(SPEC,),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="units",
@@ -273,7 +273,7 @@ OBJECT_METRICS: Final = (
         help="Active units by phase.",
         roles=MANAGER,
         labels=(SPEC, Label("phase", ("Progressing", "Ready", "Suspended", "Failed"))),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="storages",
@@ -281,7 +281,7 @@ OBJECT_METRICS: Final = (
         help="Storages by phase.",
         roles=MANAGER,
         labels=(Label("phase", ("Pending", "Ready", "Failed")),),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="pools",
@@ -289,12 +289,12 @@ OBJECT_METRICS: Final = (
         help="Pools by phase.",
         roles=MANAGER,
         labels=(Label("phase", ("Progressing", "Ready", "Empty", "Failed")),),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="unit_stage_seconds",
         kind=Kind.HISTOGRAM,
-        help="How long active units took to each stage of their timeline until first ready.",
+        help="How long active units took for each stage until they were first ready.",
         roles=MANAGER,
         labels=(Label("stage", ("claim", "create", "schedule", "start", "ready", "total")),),
         buckets=UP_TO_HOURS,
@@ -302,7 +302,7 @@ OBJECT_METRICS: Final = (
     Metric(
         name="audit_breaches",
         kind=Kind.GAUGE,
-        help="Breaches of each invariant that the leading manager sees; all but 0 is a fault.",
+        help="Breaches of each invariant that the leading manager finds; above 0 is a fault.",
         roles=MANAGER,
         labels=(Label("rule", RULES, bound="the invariants of the audit"),),
     ),
@@ -312,7 +312,7 @@ REQUEST_METRICS: Final = (
     Metric(
         name="http_request_seconds",
         kind=Kind.HISTOGRAM,
-        help="Requests of callers; code 0 is one that was cut off.",
+        help="Requests of callers; code 0 means that the connection was cut.",
         roles=API,
         labels=(
             Label("method", bound="the methods that are served, and `other`"),
@@ -323,21 +323,21 @@ REQUEST_METRICS: Final = (
     Metric(
         name="claims_total",
         kind=Kind.COUNTER,
-        help="Requests for a unit by outcome; of a function no stock is claimed.",
+        help="Requests for a unit by outcome; the template of a function claims no stock.",
         roles=CLAIMING,
         labels=(CLAIMED,),
     ),
     Metric(
         name="claim_seconds",
         kind=Kind.HISTOGRAM,
-        help="How long a request for a unit took to its end.",
+        help="How long a request for a unit took.",
         roles=CLAIMING,
         labels=(CLAIMED,),
     ),
     Metric(
         name="inventory_claim_conflicts_total",
         kind=Kind.COUNTER,
-        help="Claims of a stock unit that had changed meanwhile, by what it was found to be.",
+        help="Claims of a stock unit that had changed meanwhile, by the state that was found.",
         roles=OF_CLUSTER,
         labels=(Label("seen", ("Won", "Reusable", "StillFree", "Elsewhere")),),
     ),

@@ -11,7 +11,7 @@ RESULTS: Final = (RoleName.RESULTS,)
 WORKER: Final = (RoleName.WORKER,)
 OF_BROKER: Final = (RoleName.API, RoleName.ACTIVATOR, RoleName.RESULTS, RoleName.WORKER)
 ENDS: Final = ("succeeded", "failed", "expired", "cancelled", "dead_lettered")
-FUNCTION: Final = Label("function", bound="the functions that are declared")
+FUNCTION: Final = Label("function", bound="the declared functions")
 # The codes by which callers see that an invocation is refused.
 REFUSED: Final = (
     "already_finished",
@@ -31,7 +31,7 @@ BROKER_METRICS: Final = (
         kind=Kind.GAUGE,
         help="1 while there is a connection to the broker.",
         roles=OF_BROKER,
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="bus_sessions_lost_total",
@@ -42,13 +42,13 @@ BROKER_METRICS: Final = (
     Metric(
         name="bus_pulls_lost_total",
         kind=Kind.COUNTER,
-        help="Requests for messages of which the broker was not heard any more.",
+        help="Requests for messages after which the broker fell silent.",
         roles=(RoleName.RESULTS, RoleName.WORKER),
     ),
     Metric(
         name="bus_publishes_retried_total",
         kind=Kind.COUNTER,
-        help="Messages sent again because the broker did not say that it has them.",
+        help="Messages sent again because the broker had not acknowledged them.",
         roles=OF_BROKER,
     ),
 )
@@ -57,7 +57,7 @@ INVOCATION_METRICS: Final = (
     Metric(
         name="serverless_invocations_total",
         kind=Kind.COUNTER,
-        help="Invocations that callers asked for, by what became of the request.",
+        help="Invocations requested by callers, by the outcome of the request.",
         roles=API,
         labels=(
             Label("mode", ("async", "sync")),
@@ -71,7 +71,7 @@ INVOCATION_METRICS: Final = (
     Metric(
         name="serverless_sync_wait_seconds",
         kind=Kind.HISTOGRAM,
-        help="How long synchronous callers waited for the end; `unfinished` is none in time.",
+        help="How long synchronous callers waited; `unfinished` means without an end in time.",
         roles=API,
         labels=(Label("outcome", (*ENDS, "unfinished")),),
         buckets=UP_TO_HOURS,
@@ -79,7 +79,7 @@ INVOCATION_METRICS: Final = (
     Metric(
         name="worker_deliveries_total",
         kind=Kind.COUNTER,
-        help="Messages that this worker was given, by what became of them.",
+        help="Messages delivered to this worker, by outcome.",
         roles=WORKER,
         labels=(
             Label(
@@ -103,7 +103,7 @@ INVOCATION_METRICS: Final = (
     Metric(
         name="worker_busy",
         kind=Kind.GAUGE,
-        help="Invocations that this worker has in hand.",
+        help="Invocations that this worker is running.",
         roles=WORKER,
     ),
 )
@@ -115,7 +115,7 @@ SCALING_METRICS: Final = (
         help="Invocations of a function that wait or run.",
         roles=ACTIVATOR,
         labels=(FUNCTION,),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="serverless_function_oldest_wait_seconds",
@@ -123,14 +123,14 @@ SCALING_METRICS: Final = (
         help="How long the oldest waiting invocation of a function has waited.",
         roles=ACTIVATOR,
         labels=(FUNCTION,),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="serverless_dead_letters",
         kind=Kind.GAUGE,
-        help="Dead letters of all functions that nobody has redriven or discarded.",
+        help="Dead letters of all functions that are neither redriven nor discarded.",
         roles=ACTIVATOR,
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="serverless_depth",
@@ -167,7 +167,7 @@ SCALING_METRICS: Final = (
     Metric(
         name="serverless_cold_starts_total",
         kind=Kind.COUNTER,
-        help="Times that workers were claimed for a function of which none was ready.",
+        help="Claims of workers for a function without any ready worker.",
         roles=ACTIVATOR,
     ),
     Metric(
@@ -180,7 +180,7 @@ SCALING_METRICS: Final = (
     Metric(
         name="serverless_orphans_total",
         kind=Kind.COUNTER,
-        help="Invocations that were ended because nobody declares their function any more.",
+        help="Invocations that were ended because their function is no longer declared.",
         roles=ACTIVATOR,
     ),
 )
@@ -189,7 +189,7 @@ RESULT_METRICS: Final = (
     Metric(
         name="serverless_invocations_ended_total",
         kind=Kind.COUNTER,
-        help="Invocations that came to an end, by state; one that is redriven ends again.",
+        help="Invocations that ended, by state; a redriven invocation ends again.",
         roles=RESULTS,
         labels=(Label("state", ENDS),),
     ),
@@ -202,7 +202,7 @@ RESULT_METRICS: Final = (
     Metric(
         name="results_known_total",
         kind=Kind.COUNTER,
-        help="Results that came again, and that the database had already.",
+        help="Results that were delivered again and were already in the database.",
         roles=RESULTS,
     ),
     Metric(
@@ -220,40 +220,40 @@ RESULT_METRICS: Final = (
     Metric(
         name="results_expiries_lost_total",
         kind=Kind.COUNTER,
-        help="Invocations that ended otherwise at the moment of their deadline.",
+        help="Expiries that were given up because the record had changed meanwhile.",
         roles=RESULTS,
     ),
     Metric(
         name="results_unreadable_total",
         kind=Kind.COUNTER,
-        help="Records that could not be read, and were passed over.",
+        help="Records that could not be decoded and were skipped.",
         roles=RESULTS,
     ),
     Metric(
         name="results_left_total",
         kind=Kind.COUNTER,
-        help="Records that the broker kept from being dealt with; they come again.",
+        help="Records not handled because of the broker; they are delivered again.",
         roles=RESULTS,
     ),
     Metric(
         name="results_undelivered",
         kind=Kind.GAUGE,
-        help="Records that no replica was given yet; each replica tells the same number.",
+        help="Records not yet delivered to any replica; each replica reports the same number.",
         roles=RESULTS,
     ),
     Metric(
         name="results_store_up",
         kind=Kind.GAUGE,
-        help="1 while the database takes results.",
+        help="1 while the database accepts results.",
         roles=RESULTS,
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="results_oldest_unstored_seconds",
         kind=Kind.GAUGE,
-        help="The age of the oldest result that waits for the database.",
+        help="The age of the oldest result that is not yet in the database.",
         roles=RESULTS,
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="results_database_errors_total",

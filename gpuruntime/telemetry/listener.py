@@ -13,7 +13,7 @@ from gpuruntime.telemetry.metrics import Registry
 
 # A collector that scrapes every minute keeps its connection; an idle one is closed.
 IDLE_SECONDS = 75.0
-MARKS = {"Server": "gpuruntime", "X-Content-Type-Options": "nosniff"}
+HEADERS = {"Server": "gpuruntime", "X-Content-Type-Options": "nosniff"}
 # Connections that wait for accept. Another one is dropped, and its caller retries for a second.
 BACKLOG = 1024
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,7 +48,7 @@ async def operations_listener(
         return web.Response(body=b"".join(families), headers={"Content-Type": METRICS_TYPE})
 
     app = web.Application()
-    app.on_response_prepare.append(_mark)
+    app.on_response_prepare.append(_replace_headers)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
@@ -68,9 +68,9 @@ async def operations_listener(
         await runner.cleanup()
 
 
-async def _mark(_: web.Request, response: web.StreamResponse) -> None:
+async def _replace_headers(_: web.Request, response: web.StreamResponse) -> None:
     """Replace the Server header, which would disclose versions."""
-    response.headers.update(MARKS)
+    response.headers.update(HEADERS)
 
 
 def _draining(

@@ -62,7 +62,7 @@ class Metric:
     roles: tuple[RoleName, ...]
     labels: tuple[Label, ...] = ()
     buckets: tuple[float, ...] = ()
-    is_told_from_start: bool = True
+    is_reported_from_start: bool = True
 
     @property
     def full_name(self) -> str:
@@ -75,7 +75,7 @@ class Metric:
         histograms are left out, because each of their series takes many lines.
         """
         is_heavy = self.kind is Kind.HISTOGRAM and bool(self.labels)
-        if role not in self.roles or not self.is_told_from_start or is_heavy:
+        if role not in self.roles or not self.is_reported_from_start or is_heavy:
             return
         names = [label.name for label in self.labels]
         for values in product(*(label.values_in(role) for label in self.labels)):

@@ -61,7 +61,7 @@ class Registry:
         self.role = role.value if role is not None else ""
         if role is not None:
             ProcessCollector(registry=self._registry)
-            self._tell_from_start(role)
+            self._create_known_series(role)
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         self._series_of(Counter, name, labels).inc(amount)
@@ -72,12 +72,12 @@ class Registry:
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         self._series_of(Histogram, name, labels).observe(seconds)
 
-    def gauge_from(self, name: str, look: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        """Call `look` at each scrape; a series that it does not return is gone.
+    def gauge_from(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """Call `read` at each scrape; a series that it does not return is gone.
 
         Its keys are the values of the labels, in the order of the catalogue.
         """
-        self._registry.register(_Looked(self._described(name), look))
+        self._registry.register(_ScrapedGauge(self._described(name), read))
 
     def text(self) -> bytes:
         return b"".join(self.families())
@@ -87,7 +87,7 @@ class Registry:
         for family in self._registry.collect():
             yield generate_latest(_Collected(family))
 
-    def _tell_from_start(self, role: RoleName) -> None:
+    def _create_known_series(self, role: RoleName) -> None:
         for metric in self._catalogue.values():
             for labels in metric.series_at_start(role):
                 self._series_of(KINDS[metric.kind], metric.name, labels)
@@ -142,22 +142,22 @@ class _Collected(Collector):
 
 
 @attrs.frozen(eq=False)
-class _Looked(Collector):
+class _ScrapedGauge(Collector):
     """A gauge read at each scrape. If there are too many series, those with the greatest values
     count.
     """
 
     metric: Metric
-    look: Callable[[], Mapping[tuple[str, ...], float]]
+    read: Callable[[], Mapping[tuple[str, ...], float]]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         labels = [label.name for label in self.metric.labels]
         family = GaugeMetricFamily(self.metric.full_name, self.metric.help, labels=labels)
-        rows = self.look().items()
+        rows = self.read().items()
         for values, value in nlargest(MOST_SERIES, rows, key=itemgetter(1)):
             family.add_metric(values, value)
         yield family
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Describe the metric without a call of `look`, which may not be possible yet."""
+        """Describe the metric without a call of `read`, which may not be possible yet."""
         yield GaugeMetricFamily(self.metric.full_name, self.metric.help)

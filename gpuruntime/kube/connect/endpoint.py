@@ -88,8 +88,8 @@ def _usable_proxy(origin: str, proxy: str | None) -> str | None:
         kind, is_found, _ = proxy.partition("://")
         # The rest of the URL is not quoted, because it may contain a password.
         is_other = bool(is_found) and kind not in {"http", "https"}
-        told = f" but a {kind!r} one" if is_other else ": write one like http://10.0.0.1:3128"
-        raise ConfigurationError(f"{origin}: the proxy is no http or https URL{told}")
+        hint = f" but a {kind!r} one" if is_other else ": write one like http://10.0.0.1:3128"
+        raise ConfigurationError(f"{origin}: the proxy is no http or https URL{hint}")
     return proxy
 
 

@@ -130,13 +130,13 @@ def _environment(
         if isinstance(item, dict) and "name" in item
     }
     try:
-        told = codec.encode(info).decode()
+        text = codec.encode(info).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"{subject}: provideClusterInfo: the cluster has no form in JSON: "
             "look at its extensions"
         ) from error
-    return {**os.environ, **own, "KUBERNETES_EXEC_INFO": told}
+    return {**os.environ, **own, "KUBERNETES_EXEC_INFO": text}
 
 
 def _credential(printed: bytes, api_version: str, subject: str) -> PluginCredential:

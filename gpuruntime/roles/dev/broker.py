@@ -33,7 +33,7 @@ class Broker:
 
     async def run(self) -> None:
         code = await self.process.ended()
-        raise BrokerEndedError(f"nats-server ended with {code}: {_words(self.log)}")
+        raise BrokerEndedError(f"nats-server ended with {code}: {_tail(self.log)}")
 
 
 @asynccontextmanager
@@ -67,24 +67,24 @@ async def _url(process: Process, folder: Path, log: Path) -> str:
     url = ""
     with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
-            while not (url := _told(file)) and not process.has_ended:  # noqa: ASYNC110 - a file
+            while not (url := _url_in(file)) and not process.has_ended:  # noqa: ASYNC110 - a file
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
     if not url:
         raise ConfigurationError(
-            f"nats-server does not start, and functions need it: {_words(log)}; "
+            f"nats-server does not start, and functions need it: {_tail(log)}; "
             "name another server in nats.url, or take this one from the PATH"
         )
     return url
 
 
-def _told(file: Path) -> str:
+def _url_in(file: Path) -> str:
     """Return the URL, or nothing while the file is incomplete."""
     try:
-        told: dict[str, list[str]] = json.loads(file.read_bytes())
+        ports: dict[str, list[str]] = json.loads(file.read_bytes())
     except (OSError, ValueError):
         return ""
-    return next(iter(told.get("nats", ())), "")
+    return next(iter(ports.get("nats", ())), "")
 
 
-def _words(log: Path) -> str:
+def _tail(log: Path) -> str:
     return log.read_text(errors="replace")[-_MOST_WORDS:].strip()

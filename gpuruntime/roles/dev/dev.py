@@ -117,9 +117,9 @@ class Dev:
             await install(Client(cluster.transport), self._settings)
             kubeconfig = folder / "kubeconfig"
             kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
-            self._say(f"kubeconfig   {kubeconfig}")
+            self._print(f"kubeconfig   {kubeconfig}")
             if not self._only_cluster:
-                self._say(f"functions    {self._settings.nats.url or NO_FUNCTIONS}")
+                self._print(f"functions    {self._settings.nats.url or NO_FUNCTIONS}")
                 await self._start_roles(tasks, cluster)
             await asyncio.Event().wait()
 
@@ -148,7 +148,7 @@ class Dev:
             tasks.create_task(role.run(), name=name)
         await api.serving()
         for line in welcome(api.address, has_functions=bool(self._settings.nats.url)):
-            self._say(line)
+            self._print(line)
 
     def _with_operations(self, address: Address) -> Settings:
         elections = attrs.evolve(self._settings.leaderElection, enabled=False)
@@ -158,7 +158,7 @@ class Dev:
             leaderElection=elections,
         )
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._output.write(f"{line}\n")
         self._output.flush()
 

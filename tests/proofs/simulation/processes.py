@@ -263,7 +263,7 @@ class Supervisor:
             identity=f"{name}.{self._number}",
             now=self._now,
             rng=Random(chance),
-            standing=_standing,
+            role_context=_standing,
             serving=self._serving,
         )
         if fleet.broker is not None:

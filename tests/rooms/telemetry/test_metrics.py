@@ -27,7 +27,7 @@ CATALOGUE = (
         help="Places.",
         roles=(RoleName.MANAGER,),
         labels=(Label("place", bound="places"), Label("kind", bound="kinds")),
-        is_told_from_start=False,
+        is_reported_from_start=False,
     ),
     Metric(
         name="long_seconds",
