@@ -38,4 +38,4 @@ def demand_cluster(connection: ClusterLink) -> None:
         raise NotServingError(f"the cluster cannot be reached: {reason}")
     if not connection.is_synced:
         reason = connection.error or "send the request again"
-        raise NotServingError(f"the caches are not in step with the cluster: {reason}")
+        raise NotServingError(f"the caches are not in sync with the cluster: {reason}")

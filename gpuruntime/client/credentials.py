@@ -16,7 +16,7 @@ def authorization_of(options: Options) -> str:
     except OSError as error:
         raise ConfigurationError(f"token file {options.token_file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"token file {options.token_file}: is no text") from error
+        raise ConfigurationError(f"token file {options.token_file}: is not UTF-8 text") from error
     if not text.strip():
         raise ConfigurationError(f"token file {options.token_file}: is empty")
     return _bearer(text, f"token file {options.token_file}")

@@ -97,7 +97,7 @@ def path_of(*parts: str) -> str:
     """Return the path below the root; raise UnusableInputError for an empty, `.` or `..` part."""
     for part in parts:
         if part in ("", ".", ".."):
-            raise UnusableInputError(f"{part!r} is no name")
+            raise UnusableInputError(f"{part!r} is not a name")
     return "/".join((ROOT, *(quote(part, safe="") for part in parts)))
 
 
@@ -105,7 +105,7 @@ def encoded(document: JsonObject) -> bytes:
     try:
         return codec.encode(document)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnusableInputError(f"the body has no form in JSON: {error}") from error
+        raise UnusableInputError(f"the body cannot be written as JSON: {error}") from error
 
 
 def reply_of(answer: Answer, model: type[ModelT]) -> Reply[ModelT]:
@@ -156,7 +156,7 @@ def problem_of(answer: Answer) -> ProblemError | GatewayError | UnreadableAnswer
                 request_id=answer.headers.get("x-request-id", ""),
                 retry_after_seconds=_retry_after(answer.headers),
             )
-    words = f"the server answers {answer.status} and not in the words of the API"
+    words = f"the server answers {answer.status}, not in the API's format"
     if answer.status in _GATEWAY:
         return GatewayError(words)
     return UnreadableAnswerError(f"{words}: is it the API?")
@@ -174,9 +174,7 @@ def _decoded(data: bytes, model: type[ModelT]) -> ModelT:
     try:
         return codec.decode(data, model)
     except MalformedObjectError as error:
-        raise UnreadableAnswerError(
-            f"the server's answer is not what was promised: {error}"
-        ) from (error)
+        raise UnreadableAnswerError(f"the server's answer is malformed: {error}") from (error)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

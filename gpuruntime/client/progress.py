@@ -48,7 +48,7 @@ def unit_on_its_way_to_suspended(view: UnitView) -> Standing:
     if _is_current(view) and view.phase == UnitPhase.SUSPENDED:
         return Standing(is_done=True)
     if _is_current(view) and not view.suspended:
-        message = "nobody has asked for it: suspend it"
+        message = "no suspension is requested: suspend it"
         return Standing(is_failed=True, reason=view.reason, message=message)
     return _pending(view)
 

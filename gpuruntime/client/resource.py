@@ -98,5 +98,5 @@ async def every(
         if not cursor:
             return
         if cursor in seen:
-            raise UnreadableAnswerError("the server's pages go round in a circle")
+            raise UnreadableAnswerError("the server's pages repeat a cursor")
         seen.add(cursor)

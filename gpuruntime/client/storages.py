@@ -96,7 +96,7 @@ class Files:
         try:
             return codec.decode(answer.body, _Folder).paths
         except MalformedObjectError as error:
-            raise UnreadableAnswerError(f"this is no list of files: {error}") from error
+            raise UnreadableAnswerError(f"this is not a list of files: {error}") from error
 
     @asynccontextmanager
     async def read(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -130,7 +130,7 @@ class Files:
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
         if not _parts(path):
-            raise UnusableInputError("the storage itself is no file: name what is below it")
+            raise UnusableInputError("the storage itself is not a file: name a path below it")
         request = Request(
             method=method, path=self._path(path), headers=headers, repeat=Repeat.UNDONE
         )
@@ -147,7 +147,7 @@ class Files:
         """
         parts = _parts(path)
         if any(part in ("", ".", "..") for part in parts):
-            raise UnusableInputError(f"{path!r} is no path below a storage")
+            raise UnusableInputError(f"{path!r} is not a path below a storage")
         return "/".join((self._root, *(quote(part, safe="") for part in parts))) + (
             "" if parts else "/"
         )

@@ -206,7 +206,9 @@ class Transport:
     async def _whole(self, response: aiohttp.ClientResponse, most: int = 0) -> Answer:
         most = most or self._options.most_bytes
         if response.headers.get(hdrs.CONTENT_ENCODING, _AS_IT_IS).lower() != _AS_IT_IS:
-            raise UnreadableAnswerError("the server's answer is packed, and nobody asked for that")
+            raise UnreadableAnswerError(
+                "the server's answer is compressed, although that was excluded"
+            )
         body = bytearray()
         async for piece in response.content.iter_chunked(_PIECE_BYTES):
             body += piece
@@ -224,7 +226,7 @@ class Transport:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise UnreachableServerError(f"cannot connect to {server}: {_why(error)}") from error
         except aiohttp.InvalidURL as error:
-            raise ConfigurationError(f"server {server!r} is no address") from error
+            raise ConfigurationError(f"server {server!r} is not an address") from error
         except TimeoutError as error:
             raise LostAnswerError(f"{server}: no answer within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -202,7 +202,7 @@ async def until(
     tell: Tell[ViewT] | None = None,
 ) -> ViewT:
     """Return the first view that is judged done; raise FailedError or NotYetError."""
-    words = ["nobody has answered"]
+    words = ["the server has not answered"]
     try:
         async with asyncio.timeout(timeout_seconds):
             async with aclosing(_views(look, words)) as views:
@@ -216,7 +216,7 @@ async def until(
                         raise FailedError(what, reason=standing.reason, message=standing.message)
                     words.append(str(standing))
     except TimeoutError as error:
-        raise NotYetError(f"{what}: not there after {timeout_seconds:g} s: {words[-1]}") from error
+        raise NotYetError(f"{what}: not done after {timeout_seconds:g} s: {words[-1]}") from error
     raise AssertionError("looking has no end")
 
 
@@ -257,7 +257,7 @@ async def until_gone(
 
     def is_another(view: ViewT) -> Standing:
         first.append(identity(view))
-        return Standing(is_done=first[0] != first[-1], reason="it is still there")
+        return Standing(is_done=first[0] != first[-1], reason="it still exists")
 
     try:
         await until(look, is_another, what=what, timeout_seconds=timeout_seconds)

@@ -14,7 +14,7 @@ EXIT_CODES: Final = """exit codes:
   1  the API refused it, or it failed
   2  usage: a flag, a file or a setting
   3  no server answered
-  4  waited in vain: it may come yet
+  4  the time to wait is over; it may still come
 """
 
 
@@ -70,14 +70,14 @@ def _units(commands: Any, run: Run) -> None:
     reading.add_argument("--lifecycle", choices=("instance", "stock"), default="instance")
     _watch(reading)
     _unit_flags(noun.verb("create", "claim stock and start a unit on it"))
-    change = noun.verb("update", "change a unit; what is not named stays")
+    change = noun.verb("update", "change a unit; fields that are not given stay")
     _name(change)
     _file(change)
     change.add_argument("--image")
     _if_match(change)
     _wait(change)
     for name, text in (
-        ("suspend", "end a unit's Pod, and keep its name and storages"),
+        ("suspend", "delete a unit's Pod, and keep its name and storages"),
         ("resume", "run a suspended unit again"),
     ):
         parser = noun.verb(name, text)
@@ -86,17 +86,17 @@ def _units(commands: Any, run: Run) -> None:
     gone = noun.verb("delete", "delete units", is_listed=False)
     gone.add_argument("names", metavar="NAME", nargs="+")
     _wait(gone)
-    waiting = noun.verb("wait", "wait until a unit is ready, or otherwise as it should be")
+    waiting = noun.verb("wait", "wait until a unit is ready, suspended or deleted")
     _name(waiting)
     waiting.add_argument("--for", dest="state", choices=("ready", "suspended", "deleted"))
     waiting.set_defaults(state="ready")
     _timeout(waiting)
     log = noun.verb("logs", "the log of a unit's Pod", is_listed=False)
     _name(log)
-    log.add_argument("-f", "--follow", action="store_true", help="go on until it ends")
+    log.add_argument("-f", "--follow", action="store_true", help="continue until it ends")
     log.add_argument("--tail", type=_count, metavar="LINES")
     log.add_argument("-c", "--container", default="")
-    _name(noun.verb("events", "what happened to a unit, newest first"))
+    _name(noun.verb("events", "events of a unit, newest first"))
 
 
 def _unit_flags(parser: argparse.ArgumentParser) -> None:
@@ -121,15 +121,15 @@ def _stock(commands: Any, run: Run) -> None:
     listing.add_argument("--phase", choices=("Progressing", "Ready", "Failed"))
     _watch(listing)
     _name(noun.verb("get", "show a stock unit"))
-    seed = noun.verb("seed", "make so many stock units, once")
+    seed = noun.verb("seed", "create stock units once")
     _file(seed)
     _operation(seed)
     _envelope(seed)
     _wait(seed)
-    noun.verb("jobs", "list what was seeded, by operationID")
-    job = noun.verb("job", "show how far the seeding of an operation is")
+    noun.verb("jobs", "list seedings by operationID")
+    job = noun.verb("job", "show the progress of a seeding")
     job.add_argument("operation", metavar="OPERATION")
-    waiting = noun.verb("wait", "wait until all that an operation seeds is ready")
+    waiting = noun.verb("wait", "wait until all units of a seeding are ready")
     waiting.add_argument("operation", metavar="OPERATION")
     _timeout(waiting)
 
@@ -143,10 +143,10 @@ def _pools(commands: Any, run: Run) -> None:
     _operation(create)
     create.add_argument("--name")
     _envelope(create)
-    create.add_argument("--image", help="what stock Pods run, so that nodes have it")
+    create.add_argument("--image", help="the image of stock Pods, so that nodes have it")
     create.add_argument("--refill", choices=("Always", "Never"))
     _wait(create)
-    change = noun.verb("update", "change a pool; what is not named stays")
+    change = noun.verb("update", "change a pool; fields that are not given stay")
     _name(change)
     _file(change)
     change.add_argument("--replicas", type=_count)
@@ -157,7 +157,7 @@ def _pools(commands: Any, run: Run) -> None:
     gone = noun.verb("delete", "delete pools and their unclaimed stock", is_listed=False)
     gone.add_argument("names", metavar="NAME", nargs="+")
     _wait(gone)
-    waiting = noun.verb("wait", "wait until a pool is ready, or gone")
+    waiting = noun.verb("wait", "wait until a pool is ready or deleted")
     _name(waiting)
     waiting.add_argument("--for", dest="state", choices=("ready", "deleted"))
     waiting.set_defaults(state="ready")
@@ -174,7 +174,7 @@ def _storages(commands: Any, run: Run) -> None:
     create.add_argument("--name")
     create.add_argument("--size", help="such as 10Gi")
     create.add_argument("--class", dest="storage_class", metavar="CLASS")
-    create.add_argument("--copy", metavar="STORAGE", help="fill it with what this one holds")
+    create.add_argument("--copy", metavar="STORAGE", help="copy the content of this storage")
     create.add_argument("--tenant")
     _accessor(create)
     _wait(create)
@@ -185,10 +185,10 @@ def _storages(commands: Any, run: Run) -> None:
     _accessor(change)
     _if_match(change)
     _wait(change)
-    gone = noun.verb("delete", "delete storages and what is on them", is_listed=False)
+    gone = noun.verb("delete", "delete storages and their content", is_listed=False)
     gone.add_argument("names", metavar="NAME", nargs="+")
     _wait(gone)
-    waiting = noun.verb("wait", "wait until a storage is ready, or its files are served")
+    waiting = noun.verb("wait", "wait until a storage is ready, serves its files, or is deleted")
     _name(waiting)
     waiting.add_argument("--for", dest="state", choices=("ready", "files", "deleted"))
     waiting.set_defaults(state="ready")
@@ -211,10 +211,12 @@ def _files(storages: Noun) -> None:
     send = noun.verb("put", "write a file", is_listed=False)
     _name(send, "STORAGE")
     send.add_argument("source", help="a local file, or - for stdin")
-    send.add_argument("path", nargs="?", default="", help="its name there; absent, as here")
+    send.add_argument(
+        "path", nargs="?", default="", help="its path in the storage; by default its local name"
+    )
     for name, text in (
-        ("rm", "delete a file, or a folder with all that is in it"),
-        ("mkdir", "make a folder"),
+        ("rm", "delete a file, or a folder with everything in it"),
+        ("mkdir", "create a folder"),
     ):
         parser = noun.verb(name, text, is_listed=False)
         _name(parser, "STORAGE")
@@ -229,15 +231,15 @@ def _functions(commands: Any, run: Run) -> None:
     parser.add_argument("function", metavar="FUNCTION")
     payload = parser.add_mutually_exclusive_group()
     payload.add_argument("--data", metavar="JSON", help="the payload")
-    payload.add_argument("--file", metavar="FILE", help="a file with it; - for stdin")
-    parser.add_argument("--id", metavar="ID", help="sent again under it, it runs no second time")
+    payload.add_argument("--file", metavar="FILE", help="a file with the payload; - for stdin")
+    parser.add_argument("--id", metavar="ID", help="the same id again does not run it again")
     parser.add_argument("--life", type=_seconds, metavar="TIME", help="from acceptance to its end")
     parser.add_argument("--sync", action="store_true", help="wait for the answer and print it")
     _wait(parser)
 
 
 def _invocations(commands: Any, run: Run) -> None:
-    noun = Noun(commands, run, "invocations", "invocations: what became of a call")
+    noun = Noun(commands, run, "invocations", "invocations: the state and the result of calls")
     for name, text in (
         ("get", "show an invocation"),
         ("wait", "wait until an invocation has succeeded"),
@@ -256,16 +258,16 @@ def _letters(commands: Any, run: Run) -> None:
     listing.add_argument("--function", default="")
     for name, text in (
         ("redrive", "let dead invocations run again"),
-        ("discard", "throw dead letters away"),
+        ("discard", "delete dead letters"),
     ):
         parser = noun.verb(name, text, is_listed=name == "redrive")
         parser.add_argument("ids", metavar="ID", nargs="+")
 
 
 def _status(commands: Any, run: Run) -> None:
-    text = "how the API and its cluster are doing"
+    text = "the health of the API and its cluster"
     action(commands.add_parser("status", help=text, description=text), run, "status")
-    text = "nodes, GPUs, and what there is of each specName"
+    text = "nodes, GPUs, and the stock and units of each specName"
     action(commands.add_parser("inventory", help=text, description=text), run, "inventory")
 
 
@@ -278,14 +280,12 @@ def _file(parser: argparse.ArgumentParser) -> None:
         "-f",
         "--file",
         metavar="FILE",
-        help="the body in YAML or JSON; - for stdin; flags go first",
+        help="the body in YAML or JSON; - for stdin; flags override it",
     )
 
 
 def _operation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--operation", metavar="ID", help="sent again under it, it is not done again"
-    )
+    parser.add_argument("--operation", metavar="ID", help="the same id again does not repeat it")
 
 
 def _envelope(parser: argparse.ArgumentParser) -> None:
@@ -304,21 +304,27 @@ def _accessor(parser: argparse.ArgumentParser) -> None:
 
 
 def _if_match(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--if-match", default="", metavar="ETAG", help="only what has this ETag")
+    parser.add_argument(
+        "--if-match", default="", metavar="ETAG", help="only the version with this ETag"
+    )
 
 
 def _watch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-w", "--watch", action="store_true", help="go on and show every change")
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="continue, and show every change"
+    )
 
 
 def _wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wait", action="store_true", help="until it is done, showing how far")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until it is done, and show the progress"
+    )
     _timeout(parser)
 
 
 def _timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--timeout", type=_seconds, default=600.0, metavar="TIME", help="as 30s, 10m"
+        "--timeout", type=_seconds, default=600.0, metavar="TIME", help="such as 30s or 10m"
     )
 
 
@@ -331,5 +337,5 @@ def _seconds(text: str) -> float:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)

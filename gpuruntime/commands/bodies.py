@@ -52,7 +52,7 @@ def demand(document: Mapping[str, Any], *needed: str) -> None:
     """Raise ConfigurationError if a needed member is missing, before anything is sent."""
     missing = [name for name in needed if name not in document]
     if missing:
-        raise ConfigurationError(f"missing: {', '.join(missing)}; say it by a flag, or in a file")
+        raise ConfigurationError(f"missing: {', '.join(missing)}; set it by a flag or in a file")
 
 
 def accessor_of(word: str | None) -> Mapping[str, bool] | None:
@@ -86,7 +86,7 @@ def payload_of(data: str | None, file: str | None) -> Any:
         try:
             data = Path(_STDIN_PATH if file == _STDIN else file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", "") or "is no text"
+            reason = getattr(error, "strerror", "") or "is not UTF-8 text"
             raise ConfigurationError(f"payload {file}: {reason}") from error
     if data is None:
         return None
@@ -94,7 +94,7 @@ def payload_of(data: str | None, file: str | None) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UnusableInputError(
-            f"the payload is no JSON: {error}; a text stands in double quotes"
+            f"the payload is not JSON: {error}; put a text in double quotes"
         ) from error
 
 

@@ -40,7 +40,7 @@ async def put(session: Session) -> None:
     asked = session.options
     path = asked.path or ("" if asked.source == _STREAM else PurePosixPath(asked.source).name)
     if not path:
-        raise UnusableInputError("what comes from stdin has no name: say how it is called there")
+        raise UnusableInputError("data from stdin has no name: give its path in the storage")
     if path.endswith("/"):
         path += PurePosixPath(asked.source).name
     if asked.source == _STREAM:
@@ -64,7 +64,7 @@ async def rm(session: Session) -> None:
 
 async def mkdir(session: Session) -> None:
     await _files(session).make_folder(session.options.path)
-    session.terminal.tell(f"{session.options.path} is made")
+    session.terminal.tell(f"{session.options.path} is created")
 
 
 def _files(session: Session) -> Files:

@@ -130,7 +130,7 @@ def words_of(error: ClientError | ConfigurationError) -> str:
         faults = "; ".join(f"{each.field}: {each.message}" for each in error.details)
         return f"{faults} ({error.code}, {error.status})"
     if isinstance(error, UnreachableServerError):
-        return f"{error}; name the API by --server or GPURUNTIME_SERVER"
+        return f"{error}; set the API's address by --server or GPURUNTIME_SERVER"
     return str(error)
 
 

@@ -101,7 +101,7 @@ class Server:
         try:
             call = _calls.decode(await request.read())
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return web.Response(status=400, text=f"no call: {error}\n")
+            return web.Response(status=400, text=f"not a call: {error}\n")
         self._in_hand += 1
         self._idle.clear()
         try:

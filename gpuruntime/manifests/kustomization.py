@@ -80,7 +80,7 @@ def _said(path: Path) -> Document:
                 f"{name}.{key}" for each in said.get(name, ()) for key in each.keys() - known
             }
     if unknown:
-        raise ConfigurationError(f"{path}: not understood: {', '.join(sorted(unknown))}")
+        raise ConfigurationError(f"{path}: not supported: {', '.join(sorted(unknown))}")
     return said
 
 

@@ -102,5 +102,5 @@ def refusal_of(principal: Principal, access: Access) -> str:
         return f"{principal.name} may not {access}: its role is {principal.role}, which reads only"
     is_bound = principal.role is Role.TENANT or bool(principal.tenants)
     if is_bound and access.resource not in OF_TENANTS:
-        return f"{principal.name} may not {access}: that is the operator's, and it is a tenant"
+        return f"{principal.name} may not {access}: only operators may, and it is bound to tenants"
     return ""

@@ -52,7 +52,9 @@ class AuthCache(Generic[VerdictT]):
             asking = self._calls.in_flight(key)
             if asking is None:
                 if len(self._calls) >= self._most_asked:
-                    raise CrowdedError("too many callers have to be asked for at once: come back")
+                    raise CrowdedError(
+                        "too many callers are being authenticated at once: retry later"
+                    )
                 return await self._calls.lead(key, lambda: self._ask(key, ask))
             await asyncio.wait([asking])
             if not asking.cancelled():

@@ -107,11 +107,13 @@ def bearer_token(headers: MultiMapping[str]) -> str:
     """Return the token; raise UnauthenticatedError, whose message never holds what was sent."""
     given = headers.getall(hdrs.AUTHORIZATION, [])
     if not given:
-        raise UnauthenticatedError("say who calls: send Authorization: Bearer <token>")
+        raise UnauthenticatedError(
+            "authentication is required: send Authorization: Bearer <token>"
+        )
     found = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
     if found is None:
         raise UnauthenticatedError(
-            "the header Authorization is not understood: send one, as Bearer <token>",
+            "the header Authorization is malformed: send exactly one, as Bearer <token>",
             is_given=True,
         )
     return found[1]

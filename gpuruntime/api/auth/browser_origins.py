@@ -38,13 +38,13 @@ class BrowserOrigins:
         host = headers.get(hdrs.HOST, "")
         if self.is_local and not is_near(host):
             raise DeniedError(
-                f"nothing is served under the name {host}: while nobody is asked who calls, use "
-                "localhost or an address, or say auth.allowUnauthenticated: true"
+                f"the host name {host} is refused without authentication: use "
+                "localhost or an address, or set auth.allowUnauthenticated: true"
             )
         if is_of_another_page(method, headers):
             raise DeniedError(
-                "a page of another origin may not call: without auth.mode only pages that are "
-                "served here may"
+                "a page of another origin may not call: without authentication only pages "
+                "of this server may"
             )
 
 

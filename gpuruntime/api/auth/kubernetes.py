@@ -115,10 +115,8 @@ class KubernetesGuard:
                 return await self._client.create(resource, body)
         except (KubeError, TimeoutError) as error:
             reason = str(error) if isinstance(error, ApiError) else type(error).__name__
-            log.warning("caller cannot be judged", review=resource.kind, reason=reason)
-            raise NotServingError(
-                "the cluster cannot be asked about callers now: come back"
-            ) from error
+            log.warning("caller review failed", review=resource.kind, reason=reason)
+            raise NotServingError("the cluster cannot review callers now: retry later") from error
 
 
 def _keep_seconds(verdict: Principal | bool | None) -> float:

@@ -45,12 +45,13 @@ class RateLimits:
         account = self._account(caller, now)
         if account.in_hand >= self._limits.at_once:
             raise OverdrawnError(
-                f"{caller} has {account.in_hand} requests in hand: let some of them end first"
+                f"{caller} has {account.in_hand} requests in flight: wait until some of them end"
             )
         if account.left < 1.0:
             wait = math.ceil((1.0 - account.left) / self._limits.per_second)
             raise OverdrawnError(
-                f"{caller} asks more than {self._limits.per_second:g} times a second: slow down",
+                f"{caller} sends more than {self._limits.per_second:g} requests a second: "
+                "slow down",
                 retry_after_seconds=wait,
             )
         account.left -= 1.0

@@ -32,7 +32,7 @@ def owned(request: RequestT, principal: Principal) -> RequestT:
         return request
     if request.tenant:
         raise DeniedError(
-            f"{principal.name} may not make anything for tenant {request.tenant}: "
+            f"{principal.name} may not create objects for tenant {request.tenant}: "
             f"its own is {_listed(tenants)}"
         )
     if len(tenants) != 1:

@@ -103,7 +103,7 @@ class Streams:
     def _place(self, reader: str) -> Iterator[None]:
         is_full = len(self) >= self._limits.most
         if is_full or (reader and self._open[reader] >= self._limits.most_each):
-            raise CrowdedError("as many streams are open as there may be: let one of them end")
+            raise CrowdedError("too many streams are open: close one of them first")
         self._open[reader] += 1
         try:
             yield
@@ -145,7 +145,7 @@ class Streams:
             async with asyncio.timeout(self._limits.write_seconds):
                 await response.write(words)
         except TimeoutError:
-            log.info("reader of a stream dropped: it does not take what it is told")
+            log.info("reader of a stream dropped: it does not take its events")
             if request.transport is not None:
                 request.transport.abort()
             return False

@@ -103,7 +103,7 @@ def _demand_ready(storage: GPUStorage) -> None:
         raise NotServingError(f"storage {name} is being deleted")
     ready = condition_of(storage.status.conditions, ConditionType.ACCESSOR_READY)
     if ready is None or not ready.is_true:
-        words = f"{ready.reason}: {ready.message}" if ready else "nobody has begun with it yet"
+        words = f"{ready.reason}: {ready.message}" if ready else "the manager has not seen it yet"
         raise NotServingError(f"the accessor of storage {name} is not ready: {words}")
 
 

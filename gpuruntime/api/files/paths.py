@@ -56,12 +56,12 @@ def _fault_of(path: str, prefix: str, *, is_change: bool) -> str:
     fault.
     """
     if path != prefix and not path.startswith(f"{prefix}/"):
-        return f"must be below {prefix}/, written as it is"
+        return f"must be below {prefix}/, without escapes in that part"
     parts = path.removeprefix(prefix).split("/")[1:]
     if parts and not parts[-1]:  # the path of a folder
         parts.pop()
     if is_change and not parts:
-        return "names the storage itself: name what is below it"
+        return "names the storage itself: name a path below it"
     return next((fault for part in parts if (fault := _fault_of_part(part))), "")
 
 
@@ -71,16 +71,16 @@ def _fault_of_part(part: str) -> str:
     text = part
     for _ in range(_MOST_DECODINGS):
         if text in (".", ".."):
-            return "leads elsewhere: leave out the parts . and .."
+            return "leads out of the storage: leave out the parts . and .."
         if _NEVER_IN_A_NAME.search(text):
             return "has a slash, a backslash or a control character in a name"
         decoded = _decoded(text)
         if decoded is None and text == part:
-            return "has an escape that is none, or that is not UTF-8: write a percent sign as %25"
+            return "has an escape that is malformed or not UTF-8: write a percent sign as %25"
         if decoded in (None, text):
             return ""
         text = decoded
-    return "is encoded over and over: encode it once"
+    return "is encoded repeatedly: encode it once"
 
 
 def _decoded(text: str) -> str | None:

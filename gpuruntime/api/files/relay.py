@@ -90,10 +90,12 @@ class FileRelay:
         """Raise CrowdedError if no place is left; one caller alone must not take all places."""
         limits, of_caller = self._limits, self._counts[caller]
         if self._counts.total() >= limits.at_once:
-            raise CrowdedError(f"{limits.at_once} files are on their way already: send it again")
+            raise CrowdedError(
+                f"{limits.at_once} file transfers are in progress already: retry later"
+            )
         if caller and of_caller >= limits.at_once_each:
             raise CrowdedError(
-                f"{caller} has {of_caller} files on their way: let some of them end first"
+                f"{caller} has {of_caller} file transfers in progress: wait until some of them end"
             )
 
 
@@ -172,10 +174,10 @@ class _Exchange:
         if not 200 <= answer.status <= 599:
             raise self._fault(f"answered with status {answer.status}")
         if name := fault_of(answer.headers):
-            raise self._fault(f"sent the header {name!r}, which is none")
+            raise self._fault(f"sent the malformed header {name!r}")
         location = answer.headers.get(hdrs.LOCATION)
         if location is not None and not is_below(location, self._order.accessor.storage):
-            raise self._fault("answered with the address of something else")
+            raise self._fault("redirected out of the storage")
         is_asked_for_all = self._request.method != hdrs.METH_HEAD
         if is_asked_for_all and (answer.content_length or 0) > self._limits.most_bytes:
             raise self._too_much()
@@ -203,7 +205,7 @@ class _Exchange:
         if has_left:
             return response or web.Response(status=_LEFT)
         told = self._told(error)
-        log.info("files not handed on", storage=self._order.accessor.storage, reason=str(told))
+        log.info("file relay failed", storage=self._order.accessor.storage, reason=str(told))
         if response is None:
             raise told from error
         _cut(request)
@@ -212,14 +214,14 @@ class _Exchange:
     def _told(self, error: Exception) -> RequestError:
         match self._patience.end:
             case End.SILENT if self._upload.is_awaited:
-                message = f"nothing of the body came for {self._limits.idle_seconds:g} s"
+                message = f"no byte of the body came for {self._limits.idle_seconds:g} s"
                 return SlowBodyError(f"{message}: send it again")
             case End.SILENT:
-                words = f"said nothing for {self._limits.idle_seconds:g} s"
-                return DeadlineError(f"{self._whose} {words}: what it did is not known")
+                words = f"sent nothing for {self._limits.idle_seconds:g} s"
+                return DeadlineError(f"{self._whose} {words}: its outcome is unknown")
             case End.TOO_LONG:
                 words = f"took longer than {self._limits.longest_seconds:g} s"
-                return DeadlineError(f"{self._whose} {words}: ask for a range, or send less")
+                return DeadlineError(f"{self._whose} {words}: request a range, or send less")
             case _:
                 return self._upload.failure or _known(error) or self._fault(self._words(error))
 
@@ -232,7 +234,7 @@ class _Exchange:
             case aiohttp.ConnectionTimeoutError() | aiohttp.ClientConnectorError():
                 return _NO_ANSWER if self._was_reached else "cannot be reached"
             case aiohttp.ClientResponseError():
-                return "answered what is no HTTP"
+                return "sent an answer that is not HTTP"
             case aiohttp.ClientPayloadError():
                 return "broke off its answer"
             case _:
@@ -242,7 +244,7 @@ class _Exchange:
         return UpstreamFaultError(f"{self._whose} {words}")
 
     def _too_much(self) -> UpstreamFaultError:
-        words = f"sent more than {self._limits.most_bytes} bytes: ask for a range"
+        words = f"sent more than {self._limits.most_bytes} bytes: request a range"
         return self._fault(words)
 
     def _open_socket(self, address: Any) -> socket.socket:

@@ -46,7 +46,7 @@ class Bodies:
                 self._held += len(piece)
                 self._demand_room(body, request.client_max_size)
         except (web.RequestPayloadError, ConnectionError) as error:
-            message = "the body ended early, or is not encoded as its head says"
+            message = "the body ended early, or is not framed as its head says"
             raise StrictError((Problem(field="", message=message),)) from error
         finally:
             self._held -= len(body)
@@ -66,7 +66,7 @@ class Bodies:
             raise BodyTooLargeError("the body is too large: send less")
         if self._held > self._limits.most_bytes:
             raise NotServingError(
-                "this replica holds as many halves of bodies as it can: send the request again"
+                "this replica holds as many incomplete bodies as it can: retry later"
             )
 
 
@@ -81,5 +81,5 @@ def _too_slow(*, is_over: bool, limits: BodyLimits) -> str:
     if is_over:
         words = f"the body did not come within {limits.longest_seconds:g} s"
     else:
-        words = f"nothing of the body came for {limits.idle_seconds:g} s"
+        words = f"no byte of the body came for {limits.idle_seconds:g} s"
     return f"{words}: nothing was done, send it again"

@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from gpuruntime.strict.structure import Problem, StrictError
 
 IF_MATCH: Final[Mapping[str, str]] = {
-    str(hdrs.IF_MATCH): "ETags of which the object must have one, or else 412."
+    str(hdrs.IF_MATCH): "ETags: the object must have one of them, else the answer is 412."
 }
 _TAGS = re.compile(r'\s*((?:W/)?"[!#-~]*")\s*(?:,|$)')
 _REPLAY: Final = "Idempotent-Replay"

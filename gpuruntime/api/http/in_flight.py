@@ -23,7 +23,7 @@ class InFlightLimit:
         if self._in_hand >= self._most:
             raise _full(self._in_hand, "requests")
         if lasts and self._lasting >= max(1, self._most // 2):
-            raise _full(self._lasting, "requests that last")
+            raise _full(self._lasting, "lasting requests")
         self._in_hand += 1
         self._lasting += lasts
         try:
@@ -35,5 +35,5 @@ class InFlightLimit:
 
 def _full(number: int, what: str) -> NotServingError:
     return NotServingError(
-        f"this replica has {number} {what} in hand, as many as it can: send the request again"
+        f"this replica has {number} {what} in flight, as many as it can: retry later"
     )

@@ -138,7 +138,7 @@ def with_deadline(handler: Next, seconds: float) -> Next:
             if not timer.expired():
                 raise
             raise DeadlineError(
-                f"no outcome within {seconds:g} s, what happened is not known: "
+                f"no outcome within {seconds:g} s, it may have been done: "
                 f"the same operationID can safely be sent again"
             ) from error
 

@@ -88,7 +88,7 @@ def problem_answer(error: Known, method: str) -> web.Response:
 
 def bug_answer(request_id: str) -> web.Response:
     """Return an answer without details, which the log has under the same request id."""
-    message = f"this is a fault of the service: report it with the request id {request_id}"
+    message = f"internal error of the service: report it with the request id {request_id}"
     return _answer(INTERNAL_ERROR, message)
 
 

@@ -84,7 +84,9 @@ def _problems(given: MultiMapping[str], kinds: Mapping[str, Any]) -> Iterator[Pr
 def _unknown(kinds: Iterable[str]) -> str:
     known = ", ".join(kinds)
     return (
-        f"unknown parameter: there are {known}" if known else "unknown parameter: there are none"
+        f"unknown parameter: known are {known}"
+        if known
+        else "unknown parameter: this route has none"
     )
 
 

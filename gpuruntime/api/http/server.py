@@ -152,7 +152,7 @@ class _Connection(web.RequestHandler):
 
     def _refuse(self) -> None:
         """Answer 503 before any request: some clients that wait for an answer will read it."""
-        error = NotServingError("this replica holds as many connections as it can: come again")
+        error = NotServingError("this replica holds as many connections as it can: retry later")
         answer = problem_answer(error, hdrs.METH_ANY)
         given = marks(new_request_id(self._rng), is_encrypted=self._is_encrypted)
         headers = {**answer.headers, **given, str(hdrs.CONNECTION): "close"}
@@ -161,7 +161,7 @@ class _Connection(web.RequestHandler):
         head = "\r\n".join((f"HTTP/1.1 {answer.status} {answer.reason}", *lines))
         if isinstance(self.transport, asyncio.WriteTransport):
             self.transport.write(f"{head}\r\n\r\n".encode() + body)
-        log.warning("connection refused: as many as there is room for", most=self._limits.most)
+        log.warning("connection refused: the limit is reached", most=self._limits.most)
         self.force_close()
 
     def handle_error(
@@ -187,4 +187,4 @@ def _words(error: HttpProcessingError) -> str:
     if isinstance(error, LineTooLong):
         return "the request line or a header is longer than 8190 bytes: send less"
     reason = error.message.strip().splitlines()[0].rstrip(":.")
-    return f"the bytes are no HTTP request: {reason[:1].lower()}{reason[1:]}"
+    return f"the bytes are not an HTTP request: {reason[:1].lower()}{reason[1:]}"

@@ -40,7 +40,7 @@ def openapi_document(
         "info": {
             "title": "gpuruntime",
             "version": version,
-            "description": "GPU units on Kubernetes: stock, claims and what runs on them.",
+            "description": "GPU units on Kubernetes: stock, claims and running units.",
         },
         "paths": paths,
         "components": {
@@ -86,7 +86,7 @@ def _parameters(route: Route, components: Components) -> Iterator[JsonObject]:
             **({"description": description} if description else {}),
         }
     for name, description in (
-        {_REQUEST_ID: "Comes back with the answer."} | dict(route.headers)
+        {_REQUEST_ID: "Is repeated in the answer."} | dict(route.headers)
     ).items():
         yield {"name": name, "in": "header", "description": description, "schema": _TEXT}
 
@@ -146,7 +146,7 @@ def _closed(**members: JsonValue) -> JsonObject:
 
 
 def _headers(headers: Mapping[str, str]) -> JsonObject:
-    named = {_REQUEST_ID: "Names this exchange in the service's logs.", **headers}
+    named = {_REQUEST_ID: "The request's id in the service's logs.", **headers}
     return {
         name: {"description": description, "schema": _TEXT} for name, description in named.items()
     }

@@ -26,7 +26,7 @@ def audit_route(auditor: Auditor, now: Callable[[], datetime]) -> Route:
         method="GET",
         path=f"{OPERATOR}/audit",
         handler=read_audit,
-        summary="The invariants, and what breaks them",
+        summary="The invariants and their breaches",
         answers=(
             Answer(
                 status=200,

@@ -61,12 +61,12 @@ def dead_letter_routes(ingress: FunctionService) -> tuple[Route, ...]:
             answers=(
                 Answer(
                     status=202,
-                    description="It is queued again, and the dead letter is gone.",
+                    description="The invocation is queued again, and the dead letter is deleted.",
                     model=AcceptedView,
                 ),
                 Answer(
                     status=200,
-                    description="An earlier redrive of it has come further.",
+                    description="It was redriven before: the invocation as it is now.",
                     model=AcceptedView,
                     headers=MEANING_OF_REPLAY,
                 ),
@@ -88,7 +88,9 @@ def dead_letter_routes(ingress: FunctionService) -> tuple[Route, ...]:
             access=Access(verb=Verb.DELETE, resource=DEAD_LETTERS),
             handler=handlers.discard,
             summary="Discard a dead letter",
-            answers=(Answer(status=204, description="It is gone.", form=Form.EMPTY),),
+            answers=(
+                Answer(status=204, description="The dead letter is deleted.", form=Form.EMPTY),
+            ),
             errors=(*QUEUED, "dead_letter_not_found"),
             needs_cluster=False,
             tag=TAG,

@@ -21,7 +21,7 @@ _PATTERN: Final = f"{STORAGE}/files{{path:(?:/.*)?}}"
 _BYTES: Final = "application/octet-stream"
 _READ: Final = storage_access(Verb.GET, "files")
 _CHANGE: Final = storage_access(Verb.UPDATE, "files")
-_AS_SERVED: Final = "As the file server answers."
+_AS_SERVED: Final = "The answer of the file server."
 _ERRORS: Final = (
     *READ,
     "gpustorage_not_found",
@@ -36,10 +36,10 @@ _METHODS: Final = (
     ("GET", "readFile", "Read a file, or list a folder"),
     ("OPTIONS", "askForFileMethods", "What can be done with a file"),
     ("PROPFIND", "readFileProperties", "Read properties of a file, or of a folder's files"),
-    ("PUT", "writeFile", "Write a file; MKCOL makes a folder, MOVE and COPY take a Destination"),
-    ("PATCH", "continueFile", "Write on at the end of a file: X-Update-Range: append"),
-    ("DELETE", "deleteFile", "Delete a file, or a folder with all that is in it"),
-    ("MKCOL", "makeFolder", "Make a folder"),
+    ("PUT", "writeFile", "Write a file; MKCOL creates a folder, MOVE and COPY take a Destination"),
+    ("PATCH", "continueFile", "Append to a file, with X-Update-Range: append"),
+    ("DELETE", "deleteFile", "Delete a file, or a folder with everything in it"),
+    ("MKCOL", "makeFolder", "Create a folder"),
     ("COPY", "copyFile", "Copy within the storage"),
     ("MOVE", "moveFile", "Move within the storage"),
 )

@@ -67,7 +67,7 @@ def invocation_routes(
                 ),
                 Answer(
                     status=200,
-                    description="The result of a synchronous one; or it was accepted before.",
+                    description="The result of a synchronous call, or an earlier acceptance.",
                     model=InvocationView | AcceptedView,
                     headers=MEANING_OF_REPLAY,
                 ),
@@ -100,7 +100,7 @@ def invocation_routes(
             answers=(
                 Answer(
                     status=204,
-                    description="It never starts, or its worker breaks it off.",
+                    description="It never starts, or its worker cancels it.",
                     form=Form.EMPTY,
                 ),
             ),

@@ -23,7 +23,7 @@ def status_routes(health: Health, fleet: ClusterSummary) -> tuple[Route, ...]:
             method="GET",
             path="/api/v1/health",
             handler=read_health,
-            summary="How the service is doing, whatever the cluster does",
+            summary="The health of the service, whatever the cluster does",
             query=AnyQuery,
             answers=(Answer(status=200, description="Always.", model=HealthView),),
             errors=LOCAL,

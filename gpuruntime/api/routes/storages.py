@@ -136,9 +136,11 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             name="deleteStorage",
             access=storage_access(Verb.DELETE),
             handler=handlers.delete,
-            summary="Delete a storage and what is on it",
+            summary="Delete a storage and its content",
             headers=IF_MATCH,
-            answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
+            answers=(
+                Answer(status=204, description="It is deleted, or about to be.", form=Form.EMPTY),
+            ),
             errors=(*READ, "gpustorage_not_found", "storage_in_use", "precondition_failed"),
             tag=_TAG,
         ),

@@ -77,7 +77,7 @@ class ListUnits:
 @attrs.frozen(kw_only=True, slots=True)
 class ReadUnit:
     lifecycle: Annotated[
-        str, Schema(enum=(Lifecycle.INSTANCE, Lifecycle.STOCK), description="Where to look.")
+        str, Schema(enum=(Lifecycle.INSTANCE, Lifecycle.STOCK), description="Which units to read.")
     ] = Lifecycle.INSTANCE
 
 
@@ -169,7 +169,9 @@ def unit_routes(
             handler=handlers.delete,
             summary="Delete a unit",
             headers=IF_MATCH,
-            answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
+            answers=(
+                Answer(status=204, description="It is deleted, or about to be.", form=Form.EMPTY),
+            ),
             errors=(*READ, "gpuunit_not_found", "precondition_failed"),
         ),
         Route(
@@ -178,7 +180,7 @@ def unit_routes(
             name="listUnitEvents",
             access=unit_access(Verb.GET),
             handler=handlers.events,
-            summary="What happened to a unit and its Pods, newest first",
+            summary="Events of a unit and its Pods, newest first",
             query=PageQuery,
             answers=(
                 Answer(

@@ -25,7 +25,7 @@ Limit: TypeAlias = Annotated[
 ]
 Cursor: TypeAlias = Annotated[
     str,
-    Schema(maxLength=_LONGEST_CURSOR, description="`next` of the page before, as it was given."),
+    Schema(maxLength=_LONGEST_CURSOR, description="`next` of the previous page, unchanged."),
 ]
 _decoder = msgspec.json.Decoder(tuple[str, ...])
 
@@ -75,5 +75,5 @@ def number_of(cursor: str) -> int:
 
 
 def _no_cursor() -> StrictError:
-    message = "is no cursor of this list: use `next` of the page before"
+    message = "is not a cursor of this list: use `next` of the page before"
     return StrictError((Problem(field="cursor", message=message),))

@@ -183,7 +183,7 @@ async def test_an_answer_that_is_not_the_apis_is_unreadable(hostile: Say) -> Non
 async def test_a_cursor_that_comes_twice_ends_the_pages() -> None:
     script = Script(page([JOB], "a"), page([JOB], "b"), page([JOB], "a"))
     async with asking(script) as client:
-        with pytest.raises(UnreadableAnswerError, match="circle"):
+        with pytest.raises(UnreadableAnswerError, match="repeat a cursor"):
             [each async for each in client.stock.jobs()]
     assert len(script.heard) == 3
 

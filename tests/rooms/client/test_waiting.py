@@ -73,7 +73,7 @@ async def test_a_failure_is_raised_with_its_reason_and_message() -> None:
 
 
 async def test_a_wait_that_times_out_says_how_far_it_came() -> None:
-    with pytest.raises(NotYetError, match="not there after 60 s: Counting: at 2"):
+    with pytest.raises(NotYetError, match="not done after 60 s: Counting: at 2"):
         await waited(Thing(1), Thing(2))
     assert asyncio.get_running_loop().time() == pytest.approx(60)
 
@@ -102,7 +102,7 @@ async def test_a_poll_that_hangs_ends_with_the_timeout() -> None:
         await asyncio.sleep(3600)
         return Reply(data=Thing(3))
 
-    with pytest.raises(NotYetError, match="nobody has answered"):
+    with pytest.raises(NotYetError, match="the server has not answered"):
         await until(look, third, what="thing", timeout_seconds=5)
 
 
@@ -113,7 +113,7 @@ async def test_an_object_is_gone_if_it_is_not_found_or_replaced(last: Thing | Ex
 
 
 async def test_an_object_that_stays_is_reported_as_still_there() -> None:
-    with pytest.raises(NotYetError, match="still there"):
+    with pytest.raises(NotYetError, match="still exists"):
         await until_gone(
             looks(Thing(1)), lambda thing: thing.number, what="thing", timeout_seconds=60
         )

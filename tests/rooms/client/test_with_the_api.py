@@ -184,7 +184,7 @@ async def test_a_wait_for_a_suspended_unit_to_be_ready_fails() -> None:
 async def test_a_wait_that_times_out_names_the_storage() -> None:
     async with site() as here:
         await here.client.storages.create(NewStorage(name="weights", size="1Gi"))
-        with pytest.raises(NotYetError, match="storage weights: not there after 30 s"):
+        with pytest.raises(NotYetError, match="storage weights: not done after 30 s"):
             await waiting.until_storage_ready(here.client, "weights", timeout_seconds=30)
         with pytest.raises(FailedError, match=r"accessor\.enabled"):
             await waiting.until_accessor_ready(here.client, "weights")

@@ -13,12 +13,12 @@ MAP = "configMapGenerator: [{name: a, namespace: b, files: [file]%s}]"
 @pytest.mark.parametrize(
     ("said", "fault"),
     [
-        ("namePrefix: x-", "not understood: namePrefix"),
-        ("images: [{name: a, newTag: b, newName: c}]", "not understood: images.newName"),
-        ("patches: [{path: a, target: {kind: b}}]", "not understood: patches.target"),
-        (MAP % ", envs: [c]", "not understood: configMapGenerator.envs"),
+        ("namePrefix: x-", "not supported: namePrefix"),
+        ("images: [{name: a, newTag: b, newName: c}]", "not supported: images.newName"),
+        ("patches: [{path: a, target: {kind: b}}]", "not supported: patches.target"),
+        (MAP % ", envs: [c]", "not supported: configMapGenerator.envs"),
         (MAP % ", behavior: replace", "replace of ConfigMap a: not there"),
-        ("vars: []\nreplicas: []", "not understood: replicas, vars"),
+        ("vars: []\nreplicas: []", "not supported: replicas, vars"),
     ],
 )
 def test_an_unsupported_field_is_refused(tmp_path: Path, said: str, fault: str) -> None:

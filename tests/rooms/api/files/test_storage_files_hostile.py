@@ -174,7 +174,7 @@ async def test_a_silent_file_server_is_504_after_the_idle_time(said: bytes) -> N
         began = loop.time()
         received = await send(api, request())
         assert (statuses(received), error_of(received)["code"]) == ([504], "timeout")
-        assert "said nothing for 20 s" in error_of(received)["message"]
+        assert "sent nothing for 20 s" in error_of(received)["message"]
         assert LIMITS.idle_seconds <= loop.time() - began < LIMITS.idle_seconds + 2
         await assert_let_go(upstream)
 
@@ -229,7 +229,7 @@ async def test_a_body_that_never_comes_is_408() -> None:
         upstream.script = until_closed
         received = await send(api, request("PUT", "/a", b"Content-Length: 9", body=b"abc"))
         assert (statuses(received), error_of(received)["code"]) == ([408], "body_timeout")
-        assert "nothing of the body came" in error_of(received)["message"]
+        assert "no byte of the body came" in error_of(received)["message"]
         await assert_let_go(upstream)
 
 
@@ -343,7 +343,7 @@ async def test_transfers_of_one_caller_are_limited() -> None:
         await eventually(lambda: upstream.open, equals(len(slow)))
         received = await send(api, asking("greedy"))
         assert (statuses(received), error_of(received)["code"]) == ([429], "too_many_requests")
-        assert "greedy has 2 files on their way" in error_of(received)["message"]
+        assert "greedy has 2 file transfers in progress" in error_of(received)["message"]
         upstream.script = saying(answer("200 OK"))
         assert statuses(await send(api, asking("other"))) == [200]
         for each in slow:

@@ -84,7 +84,7 @@ async def test_a_body_that_stops_is_408_and_ends_the_connection(
         assert slow.received.startswith(b"HTTP/1.1 408 ")
         assert b"Connection: close\r\n" in slow.received
         assert b'"code":"body_timeout"' in slow.received
-        assert b"nothing of the body came" in slow.received
+        assert b"no byte of the body came" in slow.received
         assert await slow.seconds_to_the_end() < NEAR
 
 

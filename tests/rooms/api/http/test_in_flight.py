@@ -19,11 +19,11 @@ def test_lasting_requests_take_at_most_half_of_the_places() -> None:
     with ExitStack() as stack:
         for _ in range(MOST // 2):
             stack.enter_context(crowd.place(lasts=True))
-        with pytest.raises(NotServingError, match="2 requests that last in hand"):
+        with pytest.raises(NotServingError, match="2 lasting requests in flight"):
             stack.enter_context(crowd.place(lasts=True))
         for _ in range(MOST // 2):
             stack.enter_context(crowd.place())
-        with pytest.raises(NotServingError, match="4 requests in hand"):
+        with pytest.raises(NotServingError, match="4 requests in flight"):
             stack.enter_context(crowd.place())
     with crowd.place(lasts=True):
         pass
