@@ -1,9 +1,9 @@
-# To be sourced by the scripts beside it, with the address of the API: calls, and their answers.
+# Functions that call the API, for the scripts beside this file: source it with the API's address.
 api="${1:-${GPURUNTIME_API:-http://127.0.0.1:8080}}/api/v1"
 answer=""
 status=""
 
-# call STATUS METHOD PATH [BODY]: ends the script where another status comes; it may be a pattern.
+# call STATUS METHOD PATH [BODY]: end the script on any other status; STATUS may be a pattern.
 call() {
   local wanted=$1 method=$2 path=$3 body=${4:-}
   local options=(--silent --show-error --request "$method" --write-out '\n%{http_code}')
@@ -20,7 +20,7 @@ call() {
   fi
 }
 
-# has WORDS: ends the script unless the last answer has them.
+# has WORDS: end the script unless the last answer contains them.
 has() {
   if [[ $answer != *"$1"* ]]; then
     echo "$(basename "$0" .sh): wanted $1 in $answer" >&2
@@ -28,7 +28,7 @@ has() {
   fi
 }
 
-# wait_for PATH WORDS...: asks until an answer has one of them.
+# wait_for PATH WORDS...: repeat the request until an answer contains one of them.
 wait_for() {
   local path=$1 words deadline=$((SECONDS + 60))
   shift

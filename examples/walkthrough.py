@@ -60,11 +60,11 @@ class WalkedBeforeError(Exception):
 
 
 async def walk(client: Client) -> None:
-    await to_a_unit(client)
+    await claim_a_unit(client)
     await use_a_storage(client)
 
 
-async def to_a_unit(client: Client) -> None:
+async def claim_a_unit(client: Client) -> None:
     """Send each operation twice: a repeated body changes nothing, another body is a conflict."""
     if (await client.stock.seed(STOCK)).is_replay:
         raise WalkedBeforeError(f"{STOCK.operationID} was done before: start a fresh dev")

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# From stock to a running unit and its storage with curl alone: walkthrough.sh [ADDRESS]
+# The way from stock to a running unit and its storage, with curl only: walkthrough.sh [ADDRESS]
 #
-# ADDRESS, or the variable GPURUNTIME_API, is where the API is; http://127.0.0.1:8080 otherwise.
-# It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`. With
-# KUBECONFIG set it shows at the end what kubectl sees.
+# ADDRESS or the variable GPURUNTIME_API is the API's; the default is http://127.0.0.1:8080.
+# The API must not have run it before. A fresh `gpuruntime dev` has one. If KUBECONFIG is set, the
+# script ends with the output of kubectl.
 set -euo pipefail
 
 source "$(dirname "$0")/calls.sh" "${1:-}"
 
-# unit OPERATION NAME IMAGE: the body that asks for one.
+# unit OPERATION NAME IMAGE: print the body that requests a unit.
 unit() {
   cat <<BODY
 {"operationID": "$1", "name": "$2", "namespace": "runtime-instance", "specName": "g1.1",
@@ -18,7 +18,7 @@ unit() {
 BODY
 }
 
-# stock REPLICAS: the body that seeds so many units.
+# stock REPLICAS: print the body that seeds this number of stock units.
 stock() {
   echo '{"operationID": "stock-g1-demo-001", "specName": "g1.1", "memory": "16Gi", "gpu": 1,' \
     "\"replicas\": $1}"
@@ -32,7 +32,7 @@ wait_for /operator/jobs/stock-g1-demo-001 '"ready":2'
 has '"status":"succeeded"'
 has '"created":2'
 
-echo "# One of them becomes a unit that runs an image of ours."
+echo "# One of them becomes a unit that runs our image."
 call 201 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.12)"
 call 200 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.12)"
 call 409 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.13)"
@@ -48,7 +48,7 @@ call 409 POST /gpu-units "$(unit unit-demo-003 third python:3.12)"
 has '"code":"insufficient_capacity"'
 call 404 GET /gpu-units/third
 
-echo "# A pool that refills: the refused request is sent again, and the pool makes up for it."
+echo "# A pool that refills: the refused request succeeds now, and the pool replaces the stock."
 call 202 POST /operator/stockpools '{"operationID": "pool-g1-demo-001", "name": "g1-demo",
   "specName": "g1.1", "memory": "16Gi", "gpu": 1, "replicas": 1, "refill": "Always"}'
 wait_for /operator/stockpools/g1-demo '"available":1'
@@ -56,14 +56,14 @@ call 201 POST /gpu-units "$(unit unit-demo-003 third python:3.12)"
 wait_for /operator/stockpools/g1-demo '"consumed":1'
 wait_for /operator/stockpools/g1-demo '"available":1'
 
-echo "# A suspended unit runs no Pod; a deleted one is gone."
+echo "# A suspended unit runs no Pod; a deleted unit is gone."
 call 200 PUT /gpu-units/third '{"suspended": true}'
 wait_for /gpu-units/third '"phase":"Suspended"'
 call 204 DELETE /gpu-units/third
 wait_for /gpu-units/third '"code":"gpuunit_not_found"'
 
 echo "# A storage that a command fills, and a copy of it: both are ready once their Job is done." \
-  "On dev that Job is simulated: it takes its time, and writes nothing."
+  "On dev the Jobs are simulated and write nothing."
 call 201 POST /gpu-storages '{"operationID": "storage-demo-001", "name": "weights", "size": "1Gi",
   "prepare": {"fromImage": "busybox:1.36", "command": ["sh", "-c", "echo hello > /storage/hello"]}}'
 call 201 POST /gpu-storages '{"operationID": "storage-demo-002", "name": "weights-copy",
@@ -71,7 +71,7 @@ call 201 POST /gpu-storages '{"operationID": "storage-demo-002", "name": "weight
 wait_for /gpu-storages/weights '"phase":"Ready"'
 wait_for /gpu-storages/weights-copy '"phase":"Ready"'
 
-echo "# One unit mounts it at a time: the next waits, and has it when the first is gone."
+echo "# One unit mounts it at a time: the next unit waits until the first one gives it up."
 mounts='{"storageMounts": [{"name": "weights", "mountPath": "/models"}]}'
 call 200 PUT /gpu-units/demo-instance "$mounts"
 wait_for /gpu-storages/weights '"mountedBy":["demo-instance"]'
@@ -83,8 +83,8 @@ call 200 PUT /gpu-units/demo-instance '{"storageMounts": []}'
 wait_for /gpu-storages/weights '"mountedBy":["second"]'
 wait_for /gpu-units/second '"phase":"Ready"'
 
-echo "# Its files are written and read through the API, where a file server runs: on dev, with dufs" \
-  "on the PATH. Where there is none, or none that may write on this volume, the answer says so."
+echo "# Its files are written and read through the API if a file server runs: on dev, with dufs on" \
+  "the PATH. Without one that may write to this volume, the answer reports it."
 call 200 PUT /gpu-storages/weights '{"accessor": {"enabled": true, "writable": true}}'
 wait_for /gpu-storages/weights '"reason":"AccessorServing"' '"reason":"AccessorFailed"'
 call '[25]0[0-3]' PUT /gpu-storages/weights/files/greeting 'hello from a caller'
@@ -94,7 +94,7 @@ if [[ $status == 201 ]]; then
 fi
 echo "    $answer"
 
-echo "# It grows, where its class lets volumes grow, and it outlives the unit."
+echo "# It grows if its class lets volumes grow, and it outlives the unit."
 call 200 PUT /gpu-storages/weights '{"size": "2Gi"}'
 wait_for /gpu-storages/weights '"capacity":"2Gi"' '"reason":"ExpansionRefused"'
 call 204 DELETE /gpu-units/second
@@ -103,7 +103,7 @@ call 204 DELETE /gpu-storages/weights-copy
 wait_for /gpu-storages/weights-copy '"code":"gpustorage_not_found"'
 
 if [[ -n ${KUBECONFIG:-} ]] && command -v kubectl >/dev/null; then
-  echo "# What kubectl sees."
+  echo "# The same objects with kubectl."
   kubectl get gpuunits -n runtime-stock
   kubectl get gpuunit demo-instance -n runtime-instance -o yaml
   kubectl get deploy,svc,pod -n runtime-instance
