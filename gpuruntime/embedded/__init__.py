@@ -1,1 +1,1 @@
-"""The embedded cluster: an API server of our own and what makes its objects move."""
+"""The embedded cluster: an API server, controllers, a scheduler and nodes in one process."""

@@ -30,7 +30,7 @@ var roots = []any{
 	rbac.RoleBinding{},
 }
 
-// Types that write themselves, under the names by which the reader of the table knows them.
+// Types with an encoding of their own, by the names that the table uses for them.
 var own = map[string]string{
 	"resource.Quantity":    "Quantity",
 	"v1.Time":              "Time",
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// A pointer is written *X, a list [X, a map {X.
+// Pointers are written *X, lists [X and maps {X.
 func name(t reflect.Type) string {
 	if known, found := own[t.String()]; found {
 		return known
@@ -94,8 +94,8 @@ func structure(t reflect.Type) string {
 	return t.Name()
 }
 
-// A member is written name:type, then ? where its empty value is left out, ?? where also an empty
-// structure is, then |key or | where a strategic patch merges it, and ~ where it retains keys.
+// A member is written name:type. Then follows ? if its empty value is omitted, or ?? if an empty
+// structure is omitted too; |key or | if a strategic patch merges it; and ~ if it retains keys.
 func members(t reflect.Type) []string {
 	found := []string{}
 	for i := 0; i < t.NumField(); i++ {
