@@ -152,7 +152,7 @@ def notes(document: Mapping[str, Any]) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class Replica:
-    """One process, with caches and a connection of its own, which tests can break."""
+    """A process with caches and a connection of its own, which tests can break."""
 
     transport: FaultyTransport
     context: OperationContext
