@@ -120,9 +120,7 @@ async def queue_alone(url: str) -> float:
 
 
 async def queue_rate(url: str) -> float:
-    """Return the calls per second through the queue; the worker is a separate process, as in the
-    product.
-    """
+    """Return the calls per second through the queue, with the worker in a separate process."""
     end = await connect(url)
     front = Front(end)
     await front.start()

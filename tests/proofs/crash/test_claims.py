@@ -1,5 +1,4 @@
-"""A caller that repeats a request gets one unit for one stock unit, whatever the first request
-met.
+"""A caller that repeats a request gets one unit, and uses one stock unit, despite any fault.
 
 There are two replicas of the api. A fault or a crash hits the first or the second write of a claim
 (the mark on the stock, and the unit) at the replica that was asked. The caller repeats the request

@@ -96,9 +96,7 @@ def test_the_audit_finds_nothing(runs: Runs) -> None:
 
 
 def plans(writes: int) -> Iterator[tuple[str, Plan]]:
-    """Yield a crash at each write. The moments alternate: after one write is as good as before the
-    next.
-    """
+    """Yield a crash at each write. After one write is as good as before the next."""
     for number in range(1, writes + 1):
         moment = MOMENTS[number % len(MOMENTS)]
         yield f"{moment}-{number}", partial(once, number, moment)

@@ -231,9 +231,7 @@ def normalized(counts: Counts) -> Counts:
 
 
 def _ask(world: World, api: RestartedRole, method: str, path: str, body: object = None) -> None:
-    """Send a request until it is answered. A repeated request that finds its work done also gets
-    20x.
-    """
+    """Repeat a request until it is answered; all of these answers are successes."""
     answer = world.retry_until_definite(api, method, path, body)
     assert answer.status in {200, 201, 204}, answer
 

@@ -87,9 +87,7 @@ class RestartedRole:
             self.process.wait_until_ready()
 
     def kill(self) -> None:
-        """Kill the process and count it once, although several writes may ask for it; from any
-        thread.
-        """
+        """Kill the process; several writes may ask for it from any thread, but it counts once."""
         self.kills += self.end()
 
     def end(self) -> bool:
@@ -225,9 +223,7 @@ class World:
         *,
         then: RestartedRole | None = None,
     ) -> Answer:
-        """Repeat a request until its outcome is known; from the second time on ask `then`, if
-        given.
-        """
+        """Repeat a request until its outcome is known; repetitions go to `then`, if given."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             answer = self.ask(at, method, path, body)
@@ -239,9 +235,7 @@ class World:
             at = then or at
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Return the items of a list, read over one connection, because new connections are
-        expensive.
-        """
+        """Return the items of a list, read over one connection: new connections are expensive."""
         self._reader.request("GET", path, headers={"Authorization": f"Bearer {self.plane.token}"})
         found: list[dict[str, Any]] = json.loads(self._reader.getresponse().read())["items"]
         return found
@@ -271,9 +265,7 @@ MakeWorld = Callable[[str], World]
 
 
 def crash_fault(kept: RestartedRole, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
-    """Return a fault that kills the role before the write, after it, or so that the write lands
-    late.
-    """
+    """Return a fault that kills the role before or after the write, or lets it land late."""
     match moment:
         case "before":
             return Fault(before=kept.kill, is_request_lost=True)
@@ -297,9 +289,7 @@ def forking_keeper() -> Iterator[Keeper]:
 
 
 def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World:
-    """Install the product in its own namespaces; the CRDs must exist, and the caller closes the
-    world.
-    """
+    """Install the product in new namespaces; the CRDs must exist. The caller closes the world."""
     logs = folder / name
     logs.mkdir()
     installation = Installation(plane, keeper, logs, name)

@@ -112,9 +112,7 @@ def soundness(stages: Iterable[StageSamples], breaches: int, errors: int) -> Ite
 
 
 def _restarts(stages: Iterable[StageSamples]) -> Iterator[Row]:
-    """Count ended watches. The server ends each watch after some minutes; any other cause is a
-    fault.
-    """
+    """Count ended watches. The server ends each after some minutes; other causes are faults."""
     counted: Counter[str] = Counter()
     for stage in stages:
         for process in stage.processes.values():

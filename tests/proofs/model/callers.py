@@ -173,9 +173,7 @@ class Caller:
             yield self._without_stock(state, named)
 
     def list(self, state: State) -> Iterator[Move]:
-        """Yield the moves after a consistent list, which waits for this process's writes in
-        flight.
-        """
+        """Yield the moves after a consistent list, for which this process's writes have landed."""
         if self._reserved(state):
             return
         for ordinal, stock in enumerate(state.stock_by_ordinal):
@@ -238,9 +236,7 @@ class Caller:
         return self._hold(state, attempt, "holds the claim", is_owned=True)
 
     def _hold(self, state: State, attempt: Attempt, why: str, *, is_owned: bool) -> Move:
-        """Hold the claim, or release it if the concurrent read has found the operation's
-        tombstone.
-        """
+        """Hold the claim, or release it if a concurrent read has found the tombstone."""
         attempt = attempt._replace(step=Step.CLAIMED, is_owned=is_owned, sent=None)
         state = state.put_attempt(self._number, attempt)
         if attempt.sees_tombstone:

@@ -48,9 +48,7 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
 
 
 def after_answer(state: State, request: Request) -> State:
-    """Return the state after an answer: the cache contains the write, or the object that refused
-    it.
-    """
+    """Return the state after an answer, which updates the leader's cache of that kind."""
     state = caught_up_with(state, request)
     return state._replace(awaits=state.awaits - {request})
 
@@ -153,8 +151,8 @@ def _of_unit(state: State, seen: Seen, scope: Scope, name: int, unit: Unit) -> I
 
 
 def _situation(state: State, seen: Seen, scope: Scope, name: int, unit: Unit) -> Situation:
-    """Return what the gate sees: rivals, tombstone and stock are live, and with rivals the starts
-    too.
+    """Return what the gate sees. Rivals, tombstone and stock are live; with rivals also the
+    starts.
     """
     rivals = []
     for other, cached in enumerate(seen.units_by_name):

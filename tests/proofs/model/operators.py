@@ -18,9 +18,7 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
 
 
 def _deletion(state: State, scope: Scope, number: int, name: int) -> Iterator[Move]:
-    """Yield the next write of a deletion through the API; other moves may come between its two
-    writes.
-    """
+    """Yield the next of the two writes of a deletion; other moves may come between them."""
     unit, progress = state.units_by_name[name], state.buried[number]
     if unit is None or progress == GONE:
         return

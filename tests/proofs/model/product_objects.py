@@ -23,9 +23,7 @@ def key_of(name: int) -> Key:
 
 
 def unit_of(unit: Unit, name: int) -> GPUUnit:
-    """Return the unit. Of units of the same second the later name has the smaller uid, as in the
-    model.
-    """
+    """Return the unit. In one second the later name has the smaller uid, as in the model."""
     lost = Condition(type="Ready", status="False", reason=UnitReason.OPERATION_CONFLICT)
     return GPUUnit(
         metadata=ObjectMeta(

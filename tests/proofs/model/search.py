@@ -116,9 +116,7 @@ def _is_awaited(state: State, request: Request) -> bool:
 
 
 def _settled(state: State, scope: Scope) -> State:
-    """Drop requests without effect: no process waits for them, and their guard always refuses
-    them.
-    """
+    """Drop requests that no process waits for and that their guard always refuses."""
     kept = frozenset(
         each for each in state.requests if _is_awaited(state, each) or _may_fit(state, each, scope)
     )
@@ -126,7 +124,5 @@ def _settled(state: State, scope: Scope) -> State:
 
 
 def _may_fit(state: State, request: Request, scope: Scope) -> bool:
-    """Return whether the guard may hold later: names and ordinals may be freed, versions never
-    return.
-    """
+    """Return whether the guard may hold later: only names and ordinals can be free again."""
     return request.verb in (Verb.CREATE, Verb.MAKE) or guard_holds(state, request, scope)

@@ -76,9 +76,7 @@ class Stock(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """An active unit. `rank` is its age in whole seconds; `is_late` if its operation had ended
-    before.
-    """
+    """An active unit. `rank` is its age in whole seconds; `is_late` if its operation has ended."""
 
     uid: int
     operation: str

@@ -1,6 +1,4 @@
-"""The end of a run: all processes become idle, the state is checked, and a new leader writes
-nothing.
-"""
+"""The end of a run: processes become idle, the state is checked, a new leader writes nothing."""
 
 import asyncio
 from collections.abc import Callable

@@ -341,9 +341,7 @@ class Supervisor:
             self._lifecycle.stop()
 
     def _crash(self, fault: PlannedFault) -> None:
-        """Crash the process. It is cut off first, so that nothing it does at its end reaches the
-        server.
-        """
+        """Crash the process. It is cut off first: nothing it does later reaches the server."""
         if self.wire is None or self._running is None:
             return
         self._pause = fault.seconds

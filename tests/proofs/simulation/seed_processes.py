@@ -1,6 +1,4 @@
-"""Judge seeds in separate processes; a seed that ends its process is reported, and the others go
-on.
-"""
+"""Judge seeds in separate processes; a seed that ends its process does not stop the others."""
 
 import os
 import signal

@@ -162,9 +162,7 @@ class _WorkerProcess:
         self._cut()
 
     def _cut(self) -> None:
-        """End the task. It is cut off first, so that nothing it does at its end reaches the
-        broker.
-        """
+        """End the task. It is cut off first: nothing it does at its end reaches the broker."""
         if self._wire and self._task:
             self._wire.cut()
             self._task.cancel()

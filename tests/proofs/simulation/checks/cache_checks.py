@@ -34,9 +34,7 @@ class CacheChecks:
             )
 
     def lead(self, needed: tuple[Informer[Any], ...], request: Request) -> None:
-        """Check that a leader's first write comes after it has seen all that existed when it
-        began.
-        """
+        """Check that a leader has seen all that existed when it began, before its first write."""
         if self._led_from is None:
             self._led_from = self._server.store.version
         if self._has_led or request.method not in WRITES or LEASES in request.path:

@@ -30,8 +30,7 @@ LASTING: Final = frozenset(
 
 
 class ContinuousAudit:
-    """Reports a suspicion at once if its rule allows no time, and any suspicion at the end of a
-    run.
+    """Reports suspicions whose rule allows no time at once, and all others at the end of a run.
 
     Suspicions of LASTING rules are also reported if they last too long. A step is all writes of
     one moment; two processes never write at the same moment.

@@ -51,9 +51,7 @@ class WriteCoverage:
 
 
 def write_kind(process: str, request: Request) -> WriteKind:
-    """Return the kind of a write. Namespaces count separately, because stock is written
-    differently.
-    """
+    """Return the kind of a write, with its namespace: stock is written differently."""
     role, _, _ = process.rpartition("-")
     _, _, where = request.path.partition("/namespaces/")
     namespace, _, rest = where.partition("/")

@@ -12,9 +12,7 @@ class SuspicionDurations:
         self._since: dict[Identity, tuple[float, Suspicion]] = {}
 
     def too_long(self, seen: Iterable[Suspicion], now: float) -> Iterator[Suspicion]:
-        """Yield the suspicions that have lasted too long by now, including those that have just
-        ended.
-        """
+        """Yield the suspicions that have lasted too long, including those that have just ended."""
         known = self._since
         for began_at, suspicion in known.values():
             if now - began_at > suspicion.finding.allowed_seconds:

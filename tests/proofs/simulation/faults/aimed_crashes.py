@@ -1,6 +1,4 @@
-"""Crashes at each kind of write, in turn from seed to seed, because chance rarely hits rare
-writes.
-"""
+"""Crashes at each kind of write in turn, because chance rarely hits rare writes."""
 
 from collections.abc import Iterable, Iterator
 from itertools import product

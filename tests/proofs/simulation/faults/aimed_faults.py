@@ -235,9 +235,7 @@ def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Plann
 
 
 def _claim_lands_after_its_rival_started(rng: Random, script: Script) -> Iterator[PlannedFault]:
-    """Delay a claim until the stock unit for which both bodies compete is gone, so that it takes
-    another.
-    """
+    """Delay a claim until the stock unit that both bodies want is gone; it then takes another."""
     for contest in script.contests:
         _, second = contest.names
         aim, seconds = f"/{second}", rng.uniform(15.0, 28.0)

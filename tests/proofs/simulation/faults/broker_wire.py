@@ -25,9 +25,7 @@ INCOMING: Final = frozenset({BrokerFaultKind.DELIVERY_LOST})
 
 
 class ActiveBrokerFaults:
-    """The broker faults of one process through all restarts and sessions, or of all workers
-    together.
-    """
+    """The broker faults of one process through all of its sessions, or of all workers together."""
 
     def __init__(self) -> None:
         self.armed: list[PlannedFault] = []

@@ -72,9 +72,7 @@ class Wire:
         inspect: Callable[[Request], None],
         coverage: WriteCoverage,
     ) -> None:
-        """Keep the parts. `inspect` is called before each request, to check the process at that
-        moment.
-        """
+        """Call `inspect` before each request, to check the process at that moment."""
         self.is_cut = False
         self.writes = 0
         self.lists = 0

@@ -44,9 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     rows: dict[str, Row] = {}
 
     def on_row(row: Row) -> None:
-        """Print the row, and write the table so far, so that an interrupted campaign keeps its
-        results.
-        """
+        """Print the row and write the table, so that an interrupted campaign keeps its results."""
         rows[row.name] = row
         _print_line(summary_of(row))
         if given.json:

@@ -45,9 +45,7 @@ class Judged:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Row:
-    """The result of one mutation so far. `seeds` counts the seeds; `seed` is the one of the
-    verdict.
-    """
+    """A mutation's result so far. `seeds` counts the seeds; `seed` is the one of the verdict."""
 
     name: str
     room: str

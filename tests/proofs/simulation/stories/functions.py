@@ -277,7 +277,7 @@ class FunctionStoryRun:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _call_deleted_function(self) -> None:
-        """Call the deleted function: a replica with an old cache accepts the call, which then
+        """Call the deleted function; a replica with an old cache accepts the call, which then
         fails.
         """
         last = Call(name="call-last", seconds=0.1, expected_end=ExpectedEnd.ORPHANED)

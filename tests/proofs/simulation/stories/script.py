@@ -1,5 +1,4 @@
-"""The stories of a run: what callers and operators do, derived from the seed before the run
-begins.
+"""The stories of a run, derived from its seed before it begins: what callers and operators do.
 
 Each story proceeds step by step, whatever fails meanwhile, so that it has the same result in every
 run.

@@ -237,9 +237,7 @@ class UnitStoryRun:
         return f"{UNITS}/{self._name}"
 
     async def _create(self) -> bool:
-        """Create the unit, and retry for lack of stock unless the pool is used up; return whether
-        it exists.
-        """
+        """Create the unit, unless its pool is used up; return whether the unit exists."""
         story, runner = self._story, self._runner
         while True:
             if story.is_doubled:
@@ -265,9 +263,7 @@ class UnitStoryRun:
         return any(each.status.consumed >= each.spec.replicas for each in pools)
 
     def _names_the_unit(self, definite: DefiniteAnswer) -> bool:
-        """Return whether the answer is 200 or 201, and check that it names a unit of the
-        operation.
-        """
+        """Return whether the answer is 200 or 201; it must name a unit of the operation."""
         answer, story, runner = definite.answer, self._story, self._runner
         if answer.code == "insufficient_capacity":
             is_true = runner.observer.was_short(story.spec_name, definite.sent_at)
@@ -376,9 +372,7 @@ class UnitStoryRun:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _until_gone(self) -> None:
-        """Wait until this unit is gone; a late create may bring another one of its name for a
-        while.
-        """
+        """Wait until this unit is gone; a late create may bring another of its name."""
 
         def is_gone() -> bool:
             unit = self._runner.unit(self._name)
