@@ -1,6 +1,6 @@
 """The way from stock to a running unit and its storage: python walkthrough.py [ADDRESS].
 
-The API must not have run it before. A fresh `gpuruntime dev` has one.
+Use a fresh `gpuruntime dev`, or another API on which it has not run before.
 """
 
 import asyncio

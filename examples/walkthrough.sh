@@ -2,7 +2,7 @@
 # The way from stock to a running unit and its storage, with curl only: walkthrough.sh [ADDRESS]
 #
 # ADDRESS or the variable GPURUNTIME_API is the API's; the default is http://127.0.0.1:8080.
-# The API must not have run it before. A fresh `gpuruntime dev` has one. If KUBECONFIG is set, the
+# Use a fresh `gpuruntime dev`, or another API on which it has not run. If KUBECONFIG is set, the
 # script ends with the output of kubectl.
 set -euo pipefail
 
