@@ -1,4 +1,4 @@
-"""A real broker beside a test: its own port on loopback, its own folder, ended by its keeper."""
+"""A real broker for tests: its own port on loopback and its own folder, ended by its fixture."""
 
 import asyncio
 import json
@@ -29,12 +29,12 @@ from tests.proofs.real_cluster.product import NOWHERE
 
 FUNCTION = "echo"
 LOOPBACK = "127.0.0.1"
-# Many prefixes share a broker.
+# Tests share a broker and differ in their prefixes.
 SMALL = StreamOptions(most_queued_bytes=16 * 1024 * 1024)
 
 
 class Broker:
-    """Its data outlives a kill, and it comes back on the same port."""
+    """A broker whose data outlives a kill; it restarts on the same port."""
 
     def __init__(
         self, keeper: Keeper, folder: Path, lines: Sequence[str] = (), address: str = LOOPBACK
@@ -65,7 +65,7 @@ class Broker:
         self._keeper.kill(self._name)
 
     def pause(self) -> None:
-        """Returns when it stands still: the signal takes its time."""
+        """Suspend the process and return once it is stopped, since the signal takes time."""
         os.kill(self._pid, signal.SIGSTOP)
         stat = Path(f"/proc/{self._pid}/stat")
         eventually_blocking(lambda: stat.read_text().rpartition(")")[2].split()[0], equals("T"))
@@ -90,7 +90,7 @@ class Broker:
 
 @contextmanager
 def broker(*lines: str, address: str = LOOPBACK) -> Iterator[Broker]:
-    """With further lines of configuration."""
+    """Start the broker with further lines of configuration."""
     folder = Path(tempfile.mkdtemp(prefix="gpuruntime-broker-"))
     keeper = Keeper(folder, NOWHERE)
     try:
@@ -105,7 +105,7 @@ def broker(*lines: str, address: str = LOOPBACK) -> Iterator[Broker]:
 async def connection(
     url: str, *, opener: Opener = open_session, **options: Any
 ) -> AsyncIterator[Connection]:
-    """Given after its first try, well or ill."""
+    """Yield the connection after its first attempt, whether that succeeded or not."""
     chosen = ConnectionOptions(url=url, name="test", **options)
     made = Connection(chosen, rng=Random(1), opener=opener)
     async with asyncio.TaskGroup() as tasks:
@@ -117,14 +117,14 @@ async def connection(
 
 
 async def first_end(made: Connection) -> None:
-    """Of its first try: a session, or a reason why there is none."""
+    """Wait for the result of the first attempt: a session, or a reason why there is none."""
     before = made.problem
     await eventually(lambda: made.problem != before)
 
 
 @attrs.frozen(slots=True)
 class Bus:
-    """Everything declared, for one function."""
+    """Declare all streams, and the consumer of one function."""
 
     url: str
     connection: Connection
@@ -159,7 +159,7 @@ def _program() -> str:
 
 
 def _read(path: Path) -> dict[str, list[str]]:
-    """Nothing, as long as it is not written to its end."""
+    """Return the content, or nothing while the file is still being written."""
     try:
         told: dict[str, list[str]] = json.loads(path.read_text())
     except (OSError, ValueError):

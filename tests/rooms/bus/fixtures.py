@@ -1,4 +1,4 @@
-"""Brokers for the suites that need one; whose conftest imports them has them."""
+"""Brokers for test suites; a conftest imports these fixtures to have them."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ NOWHERE = "nats://in-process"
 
 
 class Kind(StrEnum):
-    """Whatever is demanded of the real one is demanded of the other as well."""
+    """Run each test with the real broker and with the in-process one."""
 
     REAL = "real"
     IN_PROCESS = "in-process"
@@ -25,14 +25,14 @@ class Kind(StrEnum):
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Broker]:
-    """For tests that leave it running: each has a prefix of its own."""
+    """Provide a shared broker to tests that leave it running; each has its own prefix."""
     with broker() as started:
         yield started
 
 
 @pytest.fixture
 def own() -> Iterator[Broker]:
-    """For tests that kill it."""
+    """Provide a broker of its own to a test that kills it."""
     with broker() as started:
         yield started
 

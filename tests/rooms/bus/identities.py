@@ -1,4 +1,4 @@
-"""Who vouches for whom on a broker in operator mode."""
+"""Operators, accounts and users for a broker in operator mode, and who signs whom."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import nkeys
 
 
 class Identity:
-    """A key pair, and what it vouches for."""
+    """A key pair and the JWTs that it signs."""
 
     PREFIXES: ClassVar = {
         "operator": nkeys.PREFIX_BYTE_OPERATOR,
@@ -17,7 +17,7 @@ class Identity:
         "user": nkeys.PREFIX_BYTE_USER,
     }
 
-    # What a claim does not mention is not allowed at all.
+    # A limit that the claims omit counts as zero.
     LIMITS: ClassVar[dict[str, dict[str, object]]] = {
         "account": {
             "limits": dict.fromkeys(
@@ -39,7 +39,7 @@ class Identity:
         self.signing_keys = [each.public for each in signing_keys]
 
     def sign(self, other: "Identity", **more: object) -> str:
-        """With further claims about it."""
+        """Sign the other identity, with further claims about it."""
         signing = {"signing_keys": other.signing_keys} if other.signing_keys else {}
         limits = {**self.LIMITS.get(other.kind, {}), **signing, **more}
         claims = {
@@ -63,8 +63,9 @@ class Identity:
 
 
 def operated(account: Identity) -> tuple[str, ...]:
-    """The configuration of a broker whose operator vouches for the account; its own may have no
-    streams.
+    """Return the configuration of a broker whose operator signs the account.
+
+    The system account may have no streams.
     """
     operator, system = Identity("operator"), Identity("account")
     limits = {"limits": dict.fromkeys(("subs", "data", "payload", "conn", "leaf"), -1)}

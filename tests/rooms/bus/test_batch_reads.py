@@ -26,7 +26,7 @@ async def read(
     )
 
 
-async def test_many_messages_come_for_one_request(declared: Bus) -> None:
+async def test_one_request_returns_many_messages(declared: Bus) -> None:
     await letters(declared, "a", "b", "a")
     batch = await read(declared)
     assert [each.data[:1] for each in batch.messages] == [b"0", b"1", b"2"]
@@ -35,7 +35,9 @@ async def test_many_messages_come_for_one_request(declared: Bus) -> None:
     assert batch.left == 0
 
 
-async def test_only_those_of_the_subjects_come_and_the_rest_is_counted(declared: Bus) -> None:
+async def test_only_messages_of_the_subjects_are_returned_and_the_rest_is_counted(
+    declared: Bus,
+) -> None:
     await letters(declared, "a", "b", "a", "a")
     batch = await read(declared, "a", most=2)
     assert [each.sequence for each in batch.messages] == [1, 3]
@@ -45,21 +47,21 @@ async def test_only_those_of_the_subjects_come_and_the_rest_is_counted(declared:
 
 
 @pytest.mark.parametrize(("most_bytes", "count"), [(1, 1), (2_500, 3)])
-async def test_no_more_bytes_come_than_asked_for_but_one_message_at_least(
+async def test_a_batch_keeps_to_its_byte_limit_but_has_at_least_one_message(
     declared: Bus, most_bytes: int, count: int
 ) -> None:
-    """The last of them is the one that goes beyond."""
+    """The last message is the one that exceeds the limit."""
     await letters(declared, *"aaaaa")
     batch = await read(declared, most_bytes=most_bytes)
     assert len(batch.messages) <= count
     assert len(batch.messages) + batch.left == 5
 
 
-async def test_where_there_is_nothing_nothing_comes(declared: Bus) -> None:
+async def test_an_empty_stream_returns_an_empty_batch(declared: Bus) -> None:
     assert await read(declared) == Batch()
 
 
-async def test_a_batch_that_nobody_answers_is_unavailable(declared: Bus) -> None:
+async def test_a_batch_without_a_responder_is_unavailable(declared: Bus) -> None:
     with pytest.raises(UnavailableError, match="no responder"):
         await read_batch(declared.connection, "NO", "a", after=0, most=1, most_bytes=1)
 
@@ -69,7 +71,7 @@ async def test_a_request_that_the_broker_cannot_read_is_refused(declared: Bus) -
         await read(declared, after=-2)
 
 
-async def test_a_connection_that_ends_ends_the_wait(own: Broker) -> None:
+async def test_the_end_of_the_connection_ends_the_wait(own: Broker) -> None:
     async with bus(own.url, "batch") as made:
         own.pause()
         async with asyncio.TaskGroup() as tasks:

@@ -27,7 +27,7 @@ NOBODY = "nats://127.0.0.1:1"
 
 
 async def connects(url: str, **options: Any) -> str:
-    """What is wrong, if anything."""
+    """Return the reason why it cannot connect, or ""."""
     async with connection(url, **options) as made:
         return made.problem
 
@@ -37,7 +37,7 @@ async def until_connected(made: Connection) -> None:
         await made.connected()
 
 
-async def test_without_a_broker_it_says_so_and_goes_on_trying() -> None:
+async def test_without_a_broker_it_reports_why_and_keeps_trying() -> None:
     async with connection(NOBODY) as made:
         assert not made.is_connected
         assert "127.0.0.1:1" in made.problem
@@ -45,7 +45,7 @@ async def test_without_a_broker_it_says_so_and_goes_on_trying() -> None:
             await made.publish("a", b"")
 
 
-async def test_it_comes_back_after_a_kill_and_hears_again_what_it_listened_to(own: Broker) -> None:
+async def test_it_reconnects_after_a_kill_and_listeners_receive_again(own: Broker) -> None:
     heard: asyncio.Queue[Message] = asyncio.Queue()
     async with connection(own.url) as made, made.listening("a", heard.put_nowait):
         own.kill()
@@ -58,7 +58,7 @@ async def test_it_comes_back_after_a_kill_and_hears_again_what_it_listened_to(ow
             assert (await heard.get()).data == b"again"
 
 
-async def test_a_request_under_way_fails_at_the_moment_the_connection_ends(own: Broker) -> None:
+async def test_a_request_in_flight_fails_when_the_connection_ends(own: Broker) -> None:
     loop = asyncio.get_running_loop()
     async with connection(own.url) as made, made.listening("quiet", lambda _: None):
         loop.call_later(0.1, own.kill)
@@ -68,7 +68,7 @@ async def test_a_request_under_way_fails_at_the_moment_the_connection_ends(own: 
         assert loop.time() - started < 5
 
 
-async def test_a_request_that_nobody_answers_is_told_from_one_that_nobody_hears(
+async def test_a_request_without_an_answer_differs_from_one_without_a_responder(
     shared: Broker,
 ) -> None:
     async with connection(shared.url) as made, made.listening("quiet", lambda _: None):
@@ -89,7 +89,7 @@ async def test_a_message_above_the_limit_and_a_subject_with_a_line_break_are_ref
         assert made.is_connected
 
 
-async def test_a_listener_that_is_gone_hears_nothing_more(shared: Broker) -> None:
+async def test_a_removed_listener_receives_nothing_more(shared: Broker) -> None:
     heard: list[bytes] = []
     async with connection(shared.url) as made:
         async with made.listening("a", lambda message: heard.append(message.data)):
@@ -99,7 +99,7 @@ async def test_a_listener_that_is_gone_hears_nothing_more(shared: Broker) -> Non
         assert heard == [b"1"]
 
 
-async def test_an_answer_that_comes_after_its_asker_gave_up_ends_nothing(own: Broker) -> None:
+async def test_an_answer_after_the_callers_timeout_ends_nothing(own: Broker) -> None:
     async with connection(own.url) as made:
         session = made.session
         own.pause()
@@ -124,8 +124,8 @@ async def test_a_session_that_has_stopped_reading_is_replaced(shared: Broker) ->
         assert made.session is not session
 
 
-async def test_a_session_that_is_reset_with_something_left_to_say_is_replaced() -> None:
-    """Its closing breaks off at what cannot be sent any more, unless somebody goes on with it."""
+async def test_a_session_that_is_reset_with_pending_data_is_replaced() -> None:
+    """Its close fails at the pending data, unless the session closes it again."""
     there: list[asyncio.StreamWriter] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,24 +148,24 @@ async def test_a_session_that_is_reset_with_something_left_to_say_is_replaced() 
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """As the kernel does for a process that is killed with unread bytes."""
+    """Reset the connection, as the kernel does for a killed process with unread bytes."""
     connected = writer.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
-async def test_a_token_is_read_from_its_file_anew_for_every_session(tmp_path: Path) -> None:
+async def test_a_token_is_read_from_its_file_for_every_session(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("wrong\n")
     with broker('authorization { token: "right" }') as started:
         async with connection(started.url, token_file=str(secret)) as made:
-            # A broker may close so fast that its words are lost: the next try hears them.
+            # A broker may close so fast that its error is lost; the next attempt receives it.
             await eventually(lambda: "uthorization" in made.problem)
             secret.write_text("right\n")
             await until_connected(made)
 
 
-async def test_a_user_comes_in_with_the_password_of_its_file(tmp_path: Path) -> None:
+async def test_a_user_connects_with_the_password_of_its_file(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("open sesame")
     with broker('authorization { user: "ali", password: "open sesame" }') as started:
@@ -174,7 +174,7 @@ async def test_a_user_comes_in_with_the_password_of_its_file(tmp_path: Path) -> 
         assert await connects(started.url, user="ali") != ""
 
 
-async def test_an_nkey_comes_in_and_a_broken_one_is_named(tmp_path: Path) -> None:
+async def test_an_nkey_connects_and_a_broken_one_is_named(tmp_path: Path) -> None:
     user = Identity("user")
     secret = tmp_path / "user.nk"
     secret.write_text(user.seed)
@@ -193,7 +193,7 @@ async def test_an_nkey_comes_in_and_a_broken_one_is_named(tmp_path: Path) -> Non
         ("ca_file", "nothing", "cannot use the TLS files"),
     ],
 )
-async def test_a_secret_that_is_no_good_is_named_and_may_be_mended(
+async def test_an_invalid_secret_is_named_and_may_be_repaired(
     tmp_path: Path, option: str, text: str | None, problem: str
 ) -> None:
     path = tmp_path / "secret"
@@ -204,7 +204,7 @@ async def test_a_secret_that_is_no_good_is_named_and_may_be_mended(
     assert str(path) in told
 
 
-async def test_a_client_certificate_is_shown_to_a_broker_that_asks_for_one(
+async def test_a_client_certificate_is_sent_to_a_broker_that_requires_one(
     tmp_path: Path,
 ) -> None:
     authority = Authority(tmp_path)
@@ -223,7 +223,7 @@ async def test_a_client_certificate_is_shown_to_a_broker_that_asks_for_one(
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO {\r\n", None])
-async def test_what_listens_there_and_is_no_broker_is_tried_again(said: bytes | None) -> None:
+async def test_a_listener_that_is_not_a_broker_is_tried_again(said: bytes | None) -> None:
     tries: list[asyncio.StreamWriter] = []
 
     async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -255,7 +255,7 @@ async def test_a_server_that_is_too_old_is_named_with_the_remedy() -> None:
     assert "server 2.9 is too old: install 2.12 or later" in told
 
 
-async def test_a_user_comes_in_with_a_credentials_file(tmp_path: Path) -> None:
+async def test_a_user_connects_with_a_credentials_file(tmp_path: Path) -> None:
     account, user = Identity("account"), Identity("user")
     file = tmp_path / "user.creds"
     file.write_text(account.credentials_of(user))
@@ -266,7 +266,7 @@ async def test_a_user_comes_in_with_a_credentials_file(tmp_path: Path) -> None:
         assert await connects(started.url, credentials_file=str(file)) != ""
 
 
-async def test_the_end_of_a_connection_with_tls_is_noticed_too(tmp_path: Path) -> None:
+async def test_the_end_of_a_tls_connection_is_noticed(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server = authority.issue("server", host="localhost")
     tls = f'tls {{ cert_file: "{server.file}", key_file: "{server.key}" }}'
@@ -280,7 +280,7 @@ async def test_the_end_of_a_connection_with_tls_is_noticed_too(tmp_path: Path) -
             await until_connected(made)
 
 
-async def test_a_broker_that_falls_silent_is_given_up(own: Broker) -> None:
+async def test_a_connection_to_a_silent_broker_is_ended(own: Broker) -> None:
     async with connection(own.url, ping_seconds=0.1) as made:
         own.pause()
         await eventually(lambda: made.is_connected, not_)
@@ -288,14 +288,14 @@ async def test_a_broker_that_falls_silent_is_given_up(own: Broker) -> None:
         await until_connected(made)
 
 
-async def test_an_address_is_told_without_the_password_in_it() -> None:
+async def test_an_address_is_reported_without_its_password() -> None:
     told = await connects("nats://ali:sesame@127.0.0.1:1")
     assert "127.0.0.1:1" in told
     assert "sesame" not in told
 
 
 class SlowSession:
-    """Lets others in while it subscribes, as a broker with many listeners does."""
+    """A session that lets other tasks run while it subscribes, as with many listeners."""
 
     where = "nowhere"
 
@@ -322,7 +322,7 @@ class Heard:
         self.session.let_go.append(self.subject)
 
 
-async def test_who_comes_while_others_begin_to_hear_is_heard_and_who_leaves_is_let_go() -> None:
+async def test_listeners_that_arrive_or_leave_while_others_subscribe_are_served() -> None:
     sessions = [SlowSession(), SlowSession()]
     opened = iter(sessions)
 

@@ -45,7 +45,7 @@ async def test_a_publish_during_an_outage_is_stored_once_when_the_broker_is_back
         assert first.sequence == 1
 
 
-async def test_a_publish_that_was_never_sent_is_surely_not_stored(own: Broker) -> None:
+async def test_a_publish_that_was_never_sent_is_known_not_to_be_stored(own: Broker) -> None:
     async with connection(own.url) as made:
         own.kill()
         await eventually(lambda: made.is_connected, not_)
@@ -66,7 +66,7 @@ async def test_a_publish_whose_answer_was_lost_may_be_stored(own: Broker) -> Non
         assert again.is_duplicate
 
 
-async def test_a_full_stream_refuses_and_drops_nothing(declared: Bus) -> None:
+async def test_a_full_stream_rejects_messages_and_drops_none(declared: Bus) -> None:
     jetstream = declared.jetstream
     await stream(jetstream, "full", discard="new", max_msgs=1, storage="memory")
     first = await jetstream.publish("full.a", b"1", message_id="1")
@@ -100,7 +100,7 @@ async def test_no_more_publishes_are_in_flight_than_allowed(shared: Broker) -> N
         assert max(seen) <= 3
 
 
-async def test_a_publish_that_waits_for_others_gives_up_in_its_time(shared: Broker) -> None:
+async def test_a_publish_that_waits_for_others_times_out(shared: Broker) -> None:
     async with connection(shared.url) as made, asyncio.TaskGroup() as tasks:
         jetstream = JetStream(made, most_in_flight=1)
         async with made.listening("silent", lambda _: None):
@@ -112,7 +112,7 @@ async def test_a_publish_that_waits_for_others_gives_up_in_its_time(shared: Brok
             first.cancel()
 
 
-async def test_a_subject_without_a_message_is_told_from_a_stream_that_is_not_there(
+async def test_an_empty_subject_differs_from_a_missing_stream(
     declared: Bus,
 ) -> None:
     names = declared.names
@@ -123,7 +123,7 @@ async def test_a_subject_without_a_message_is_told_from_a_stream_that_is_not_the
         await declared.jetstream.call("STREAM.INFO.NOWHERE")
 
 
-async def test_a_refusal_tells_the_sequence_that_is_there(declared: Bus) -> None:
+async def test_a_refusal_reports_the_current_sequence(declared: Bus) -> None:
     subject = declared.names.state("echo", "1")
     first = await declared.jetstream.publish(subject, b"1", expected_sequence=0)
     with pytest.raises(WrongSequenceError) as caught:
@@ -131,7 +131,7 @@ async def test_a_refusal_tells_the_sequence_that_is_there(declared: Bus) -> None
     assert caught.value.last_sequence == first.sequence
 
 
-async def test_a_message_with_a_time_to_live_is_gone_after_it(declared: Bus) -> None:
+async def test_a_message_with_a_ttl_expires(declared: Bus) -> None:
     subject = declared.names.state("echo", "short")
     await declared.jetstream.publish(subject, b"1", expected_sequence=0, ttl_seconds=0.2)
     assert await declared.jetstream.last(declared.names.states, subject) is not None
@@ -147,7 +147,9 @@ async def test_a_deleted_message_is_gone_and_deleting_it_again_is_refused(declar
         await declared.jetstream.delete(names.invocations, stored.sequence)
 
 
-async def test_messages_are_read_one_after_the_other_whatever_lies_between(declared: Bus) -> None:
+async def test_messages_of_a_subject_are_read_in_order_and_others_are_skipped(
+    declared: Bus,
+) -> None:
     jetstream, names = declared.jetstream, declared.names
     first = await jetstream.publish(names.dead_letter("a", "x"), b"\xff1")
     await jetstream.publish(names.dead_letter("b", "y"), b"2")
@@ -163,7 +165,7 @@ async def test_messages_are_read_one_after_the_other_whatever_lies_between(decla
     assert await jetstream.following(stream, of_a, after=second.sequence) is None
 
 
-async def test_the_leader_tells_of_the_last_message_and_of_none(declared: Bus) -> None:
+async def test_the_leader_returns_the_last_message_or_none(declared: Bus) -> None:
     jetstream, names = declared.jetstream, declared.names
     subject = names.state("echo", "one")
     assert await jetstream.latest(names.states, subject) is None

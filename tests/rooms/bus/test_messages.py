@@ -41,17 +41,17 @@ RECORD = Record(
 )
 
 
-def test_an_invocation_comes_back_with_its_payload_byte_for_byte() -> None:
+def test_an_invocation_keeps_its_payload_byte_for_byte() -> None:
     again = read_invocation(encode(INVOCATION), function="echo")
     assert bytes(again.payload) == b'{"a":[1,2.5,null]}'
     assert again == INVOCATION
 
 
-def test_a_record_comes_back_as_it_was() -> None:
+def test_a_record_is_decoded_as_it_was_encoded() -> None:
     assert read(encode(RECORD), Record) == RECORD
 
 
-def test_what_expires_says_whether_anybody_ever_took_it() -> None:
+def test_an_expired_record_says_whether_a_worker_ever_started_it() -> None:
     queued = attrs.evolve(RECORD, state=State.QUEUED, attempt=0)
     assert expired(queued, NOW).error == NEVER_TAKEN
     assert expired(RECORD, NOW).error == "the deadline has passed"
@@ -74,7 +74,7 @@ def test_the_words_on_the_wire_are_those_of_the_contract() -> None:
     ]  # fmt: skip
 
 
-def test_a_member_that_a_later_version_adds_is_skipped() -> None:
+def test_an_unknown_member_is_ignored() -> None:
     wire = {**msgspec.json.decode(encode(RECORD)), "colour": "blue"}
     assert read(msgspec.json.encode(wire), Record) == RECORD
 
@@ -94,14 +94,14 @@ def test_a_member_that_a_later_version_adds_is_skipped() -> None:
         {"mode": "later"},
     ],
 )
-def test_an_invocation_that_cannot_be_run_here_is_malformed(change: dict[str, object]) -> None:
+def test_an_invocation_that_cannot_run_here_is_malformed(change: dict[str, object]) -> None:
     wire = {**msgspec.json.decode(encode(INVOCATION)), **change}
     with pytest.raises(MalformedMessageError):
         read_invocation(msgspec.json.encode(wire), function="echo")
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused_and_never_crash(data: bytes) -> None:
+def test_any_bytes_are_read_or_rejected_and_never_crash(data: bytes) -> None:
     for kind in (Invocation, Record, DeadLetter):
         with pytest.raises(MalformedMessageError):
             read(data, kind)

@@ -24,7 +24,7 @@ names = Names("runtime")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_name_never_becomes_a_part_of_a_subject(text: str) -> None:
+def test_a_hostile_name_never_becomes_part_of_a_subject(text: str) -> None:
     for make in (
         lambda: names.invoke(text),
         lambda: names.state("echo", text),
@@ -43,7 +43,7 @@ def test_a_hostile_name_never_becomes_a_part_of_a_subject(text: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "A", "a.b", "a-b", "1a", "a" * 33, "a*"])
-def test_a_prefix_that_is_no_single_token_is_refused(prefix: str) -> None:
+def test_a_prefix_that_is_not_one_token_is_rejected(prefix: str) -> None:
     with pytest.raises(BadNameError):
         Names(prefix)
 
@@ -52,7 +52,9 @@ def test_a_prefix_that_is_no_single_token_is_refused(prefix: str) -> None:
     st.from_regex(r"[a-z0-9_-]{1,63}", fullmatch=True),
     st.from_regex(r"[A-Za-z0-9_-]{1,128}", fullmatch=True),
 )
-def test_a_record_is_found_again_in_its_subjects(function: str, invocation: str) -> None:
+def test_function_and_invocation_are_read_back_from_a_records_subject(
+    function: str, invocation: str
+) -> None:
     for subject in (names.state(function, invocation), names.changed(function, invocation)):
         assert names.record_of(subject) == (function, invocation)
 
@@ -61,12 +63,12 @@ def test_a_record_is_found_again_in_its_subjects(function: str, invocation: str)
     "subject",
     ["", "runtime.state.echo", "other.state.echo.1", "runtime.beat.echo.1", "runtime.state.e.1.2"],
 )
-def test_what_is_no_subject_of_a_record_is_refused(subject: str) -> None:
+def test_another_subject_than_a_records_is_rejected(subject: str) -> None:
     with pytest.raises(BadNameError):
         names.record_of(subject)
 
 
-def test_a_worker_is_found_again_in_the_subject_of_its_beats() -> None:
+def test_function_and_worker_are_read_back_from_a_heartbeats_subject() -> None:
     assert names.beat_of(names.beat("echo_1", "echo-w-1")) == ("echo_1", "echo-w-1")
 
 
@@ -74,18 +76,18 @@ def test_a_worker_is_found_again_in_the_subject_of_its_beats() -> None:
     "subject",
     ["", "runtime.beat.echo", "other.beat.echo.w", "runtime.state.echo.w", "runtime.beat.echo.W"],
 )
-def test_what_is_no_subject_of_a_beat_is_refused(subject: str) -> None:
+def test_another_subject_than_a_heartbeats_is_rejected(subject: str) -> None:
     with pytest.raises(BadNameError):
         names.beat_of(subject)
 
 
-def test_a_refusal_shows_a_piece_of_the_name_and_says_what_is_allowed() -> None:
+def test_an_error_shows_part_of_the_name_and_what_is_allowed() -> None:
     with pytest.raises(BadNameError, match=r"'x{80}' must be 1 to 128 of letters") as caught:
         names.state("echo", "x" * 5000)
     assert len(str(caught.value)) < 200
 
 
-def test_a_dead_letter_has_one_id_however_often_it_is_written_and_another_in_each_series() -> None:
+def test_a_dead_letter_has_one_id_in_each_series() -> None:
     ids = {dead_letter_id("echo", "1", 1) for _ in range(3)}
     others = {
         dead_letter_id("echo", "1", 2),

@@ -23,7 +23,7 @@ QUICK = PullOptions(expires_seconds=1.0, heartbeat_seconds=0.25, pause_seconds=0
 
 
 class Puller:
-    """Takes what comes as long as it has room, and keeps it."""
+    """Receives deliveries while it has room, and keeps them."""
 
     def __init__(self, made: Bus, room: int) -> None:
         self.room = room
@@ -59,13 +59,13 @@ async def send(made: Bus, *bodies: bytes) -> None:
 
 
 async def in_hand(made: Bus) -> tuple[int, int]:
-    """How many the consumer has given away, and how many requests for more wait there."""
+    """Return how many messages are unacknowledged, and how many requests are open."""
     info = await made.jetstream.call(f"CONSUMER.INFO.{made.names.invocations}.{FUNCTION}")
     return info["num_ack_pending"], info["num_waiting"]  # type: ignore[return-value]  # JSON
 
 
 async def redeclare(made: Bus, **settings: JsonValue) -> None:
-    """The consumer is deleted by hand and made again, with settings of the test's own."""
+    """Delete the consumer and create it again, with the test's own settings."""
     stream = made.names.invocations
     await made.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
     again = consumer_declaration(made.names, FUNCTION, ack_wait_seconds=30)
@@ -73,7 +73,7 @@ async def redeclare(made: Bus, **settings: JsonValue) -> None:
     await declare_consumer(made.jetstream, stream, again)
 
 
-async def test_no_more_is_taken_than_there_is_room_for(declared: Bus) -> None:
+async def test_no_more_messages_arrive_than_there_is_room_for(declared: Bus) -> None:
     await send(declared, b"1", b"2", b"3")
     async with pulling(declared, room=2) as puller:
         await eventually(lambda: len(puller.taken), equals(2))
@@ -84,7 +84,7 @@ async def test_no_more_is_taken_than_there_is_room_for(declared: Bus) -> None:
         assert puller.bodies == [b"1", b"2", b"3"]
 
 
-async def test_messages_go_on_coming_after_a_request_has_run_out(declared: Bus) -> None:
+async def test_messages_arrive_after_a_request_has_expired(declared: Bus) -> None:
     async with pulling(declared, room=1) as puller:
         await asyncio.sleep(1.6)
         assert b"bus_pulls_lost_total" not in puller.metrics.text()
@@ -93,7 +93,7 @@ async def test_messages_go_on_coming_after_a_request_has_run_out(declared: Bus) 
         await eventually(lambda: puller.bodies, equals([b"late"]))
 
 
-async def test_what_is_not_wanted_any_more_is_taken_back_from_the_broker(declared: Bus) -> None:
+async def test_requests_that_are_no_longer_wanted_are_taken_back(declared: Bus) -> None:
     async with pulling(declared, room=1) as puller:
         await asyncio.sleep(0.2)
         assert await in_hand(declared) == (0, 1)
@@ -107,7 +107,7 @@ async def test_what_is_not_wanted_any_more_is_taken_back_from_the_broker(declare
         await eventually(lambda: puller.bodies, equals([b"1"]))
 
 
-async def test_a_consumer_that_is_deleted_and_made_again_is_asked_again(declared: Bus) -> None:
+async def test_a_recreated_consumer_is_pulled_from_again(declared: Bus) -> None:
     stream = declared.names.invocations
     async with pulling(declared, room=1) as puller:
         await asyncio.sleep(0.1)
@@ -120,7 +120,7 @@ async def test_a_consumer_that_is_deleted_and_made_again_is_asked_again(declared
         assert puller.pull.problem == ""
 
 
-async def test_slots_that_become_free_one_by_one_make_few_requests(declared: Bus) -> None:
+async def test_slots_that_become_free_one_by_one_cause_few_requests(declared: Bus) -> None:
     async with pulling(declared, room=1) as puller:
         for room in range(2, 65):
             puller.room = room
@@ -132,7 +132,7 @@ async def test_slots_that_become_free_one_by_one_make_few_requests(declared: Bus
         await eventually(lambda: puller.bodies, equals(bodies))
 
 
-async def test_a_request_that_the_broker_dropped_without_a_word_is_made_anew(
+async def test_a_request_that_the_broker_dropped_silently_is_repeated(
     declared: Bus,
 ) -> None:
     await redeclare(declared, max_waiting=1)
@@ -145,7 +145,7 @@ async def test_a_request_that_the_broker_dropped_without_a_word_is_made_anew(
         await eventually(lambda: puller.bodies, equals([b"1", b"2"]))
 
 
-async def test_a_silent_broker_is_noticed_by_its_missing_heartbeats(own: Broker) -> None:
+async def test_a_silent_broker_is_noticed_by_missing_heartbeats(own: Broker) -> None:
     async with bus(own.url, "silent") as made, pulling(made, room=1) as puller:
         await asyncio.sleep(0.1)
         own.pause()
@@ -155,8 +155,8 @@ async def test_a_silent_broker_is_noticed_by_its_missing_heartbeats(own: Broker)
         await eventually(lambda: puller.bodies, equals([b"1"]))
 
 
-async def test_pulls_go_on_after_a_kill_of_the_broker(own: Broker) -> None:
-    """Which may have forgotten that it gave the first one away, and gives it away again."""
+async def test_pulls_continue_after_a_kill_of_the_broker(own: Broker) -> None:
+    """The broker may have forgotten the first delivery and repeat it."""
     async with bus(own.url, "killed") as made, pulling(made, room=3) as puller:
         await send(made, b"1")
         await eventually(lambda: puller.bodies, equals([b"1"]))
@@ -167,7 +167,7 @@ async def test_pulls_go_on_after_a_kill_of_the_broker(own: Broker) -> None:
         assert {*puller.bodies} == {b"1", b"2"}
 
 
-async def test_a_message_that_is_given_back_comes_again_and_one_that_is_done_does_not(
+async def test_a_message_is_redelivered_if_given_back_and_not_if_acknowledged(
     declared: Bus,
 ) -> None:
     await send(declared, b"1", b"2")
@@ -184,7 +184,7 @@ async def test_a_message_that_is_given_back_comes_again_and_one_that_is_done_doe
         assert puller.taken[2].count == 2
 
 
-async def test_a_message_that_is_kept_is_not_given_to_another(shared: Broker) -> None:
+async def test_a_message_that_is_kept_is_not_redelivered(shared: Broker) -> None:
     async with bus(shared.url, "kept", ack_wait_seconds=0.5) as made:
         await send(made, b"1")
         async with pulling(made, room=1) as holder:
@@ -205,7 +205,7 @@ async def test_a_message_that_is_kept_is_not_given_to_another(shared: Broker) ->
         ("$JS.ACK.domain.account.S.c.3.17.21.1795031571779808456.1", 17, 3),
     ],
 )
-def test_a_delivery_knows_its_message_in_every_form_of_the_brokers_reply(
+def test_a_delivery_is_read_from_both_forms_of_the_brokers_reply(
     reply: str, sequence: int, count: int
 ) -> None:
     delivery = delivery_of(Message("a", b"", reply), None)  # type: ignore[arg-type]  # not used
@@ -214,7 +214,7 @@ def test_a_delivery_knows_its_message_in_every_form_of_the_brokers_reply(
 
 
 @pytest.mark.parametrize("reply", ["", "a.b", "$JS.ACK.S.c.x", "_INBOX.1.2.3.4.5.6.7.8.9"])
-def test_what_no_consumer_has_delivered_is_malformed(reply: str) -> None:
+def test_a_message_that_no_consumer_delivered_is_malformed(reply: str) -> None:
     with pytest.raises(MalformedMessageError):
         delivery_of(Message("a", b"", reply), None)  # type: ignore[arg-type]  # not used
 
@@ -223,11 +223,11 @@ def test_what_no_consumer_has_delivered_is_malformed(reply: str) -> None:
     ("length", "parts"),
     [(0, 0), (CHUNK_BYTES, 0), (CHUNK_BYTES + 1, 2), (2 * CHUNK_BYTES, 2), (5_000_000, 20)],
 )
-def test_only_a_body_above_the_size_of_a_chunk_is_cut(length: int, parts: int) -> None:
+def test_only_a_body_longer_than_a_chunk_is_split(length: int, parts: int) -> None:
     assert parts_of(b"x" * length) == parts
 
 
-async def test_a_long_body_comes_back_from_its_parts(declared: Bus) -> None:
+async def test_a_long_body_is_read_back_from_its_parts(declared: Bus) -> None:
     body = Random(4).randbytes(2 * CHUNK_BYTES + 7)
     bodies = Bodies(declared.jetstream, declared.names)
     parts = await bodies.write(record("long"), body, ttl_seconds=60)

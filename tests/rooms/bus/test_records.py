@@ -28,13 +28,13 @@ def record(name: str, state: State = State.QUEUED) -> Record:
     )
 
 
-async def test_a_record_is_read_as_it_was_written_at_its_revision(declared: Bus) -> None:
+async def test_a_record_is_read_as_written_with_its_revision(declared: Bus) -> None:
     written = await declared.records.write(record("a"), expected=0)
     assert await declared.records.read(FUNCTION, "a") == written
     assert await declared.records.read(FUNCTION, "b") is None
 
 
-async def test_of_two_writers_on_one_revision_one_wins_and_the_other_sees_its_record(
+async def test_one_of_two_writers_wins_and_the_other_receives_its_record(
     declared: Bus,
 ) -> None:
     first = await declared.records.write(record("a"), expected=0)
@@ -58,7 +58,7 @@ async def test_of_two_writers_on_one_revision_one_wins_and_the_other_sees_its_re
     assert len(lost) == 7
 
 
-async def test_a_record_that_is_gone_is_a_conflict_with_nothing(declared: Bus) -> None:
+async def test_a_deleted_record_is_a_conflict_without_a_record(declared: Bus) -> None:
     stored = await declared.records.write(record("a"), expected=0)
     await declared.records.delete(stored)
     with pytest.raises(ConflictError) as caught:
@@ -66,8 +66,8 @@ async def test_a_record_that_is_gone_is_a_conflict_with_nothing(declared: Bus) -
     assert caught.value.current is None
 
 
-async def test_a_write_whose_answer_is_lost_is_known_by_its_token(own: Broker) -> None:
-    """The broker stores it and is killed before anybody has read the answer."""
+async def test_a_write_whose_answer_is_lost_is_recognised_by_its_token(own: Broker) -> None:
+    """The broker stores the write and is killed before its answer is read."""
     async with bus(own.url, "token") as made:
         own.pause()
         async with asyncio.TaskGroup() as tasks:
@@ -79,7 +79,7 @@ async def test_a_write_whose_answer_is_lost_is_known_by_its_token(own: Broker) -
         assert written.result() == await made.records.read(FUNCTION, "a")
 
 
-async def test_a_write_that_was_lost_is_not_taken_for_the_one_that_stands(declared: Bus) -> None:
+async def test_a_lost_write_is_not_mistaken_for_the_stored_one(declared: Bus) -> None:
     class Losing(JetStream):
         async def publish(self, *_: object, **_options: object) -> Never:
             raise OutcomeUnknownError("no answer")
@@ -91,7 +91,7 @@ async def test_a_write_that_was_lost_is_not_taken_for_the_one_that_stands(declar
 
 
 class Repeating(JetStream):
-    """Sends everything twice and hears the second answer only."""
+    """Sends everything twice and returns the second answer."""
 
     async def publish(self, *arguments: object, **options: object) -> object:  # type: ignore[override]  # whatever it takes
         await super().publish(*arguments, **options)  # type: ignore[arg-type]  # passed on
@@ -99,7 +99,7 @@ class Repeating(JetStream):
 
 
 class Unreadable(Repeating):
-    """And nobody answers what is asked after it."""
+    """A client whose following reads fail as well."""
 
     problem: BusError = UnavailableError("no responder")
 
@@ -107,7 +107,7 @@ class Unreadable(Repeating):
         raise self.problem
 
 
-async def test_a_repeated_write_that_landed_the_first_time_is_no_conflict(declared: Bus) -> None:
+async def test_a_repeated_write_that_was_stored_is_not_a_conflict(declared: Bus) -> None:
     records = Records(Repeating(declared.connection), declared.names, rng=Random(7))
     written = await records.write(record("a"), expected=0)
     assert written == await declared.records.read(FUNCTION, "a")
@@ -118,7 +118,7 @@ async def test_a_repeated_write_that_landed_the_first_time_is_no_conflict(declar
 @pytest.mark.parametrize(
     "problem", [UnavailableError("no responder"), RefusedError("503 not now", 503)]
 )
-async def test_a_refusal_that_cannot_be_looked_into_may_be_of_a_write_that_stands(
+async def test_a_refusal_with_an_unreadable_record_has_an_unknown_outcome(
     declared: Bus, problem: BusError
 ) -> None:
     jetstream = Unreadable(declared.connection)
@@ -129,7 +129,9 @@ async def test_a_refusal_that_cannot_be_looked_into_may_be_of_a_write_that_stand
     assert await declared.records.read(FUNCTION, "a") is not None
 
 
-async def test_a_lost_answer_that_cannot_be_looked_into_stays_unknown(declared: Bus) -> None:
+async def test_a_lost_answer_with_an_unreadable_record_has_an_unknown_outcome(
+    declared: Bus,
+) -> None:
     class Forgetful(Unreadable):
         problem = RefusedError("503 not now", 503)
 

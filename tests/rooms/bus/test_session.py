@@ -1,4 +1,4 @@
-"""A session lets no cancellation get lost in the library, which keeps some to itself."""
+"""A session loses no cancellation, although its library may swallow one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from gpuruntime.bus.session import Reader, Session, Subscription
 
 
 class Library:
-    """Each call waits as the library does: for an answer, and no longer than its timeout."""
+    """A client whose calls wait for an answer with a timeout, as the library does."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -60,7 +60,7 @@ def session_on(library: Library) -> Session:
 
 
 @pytest.mark.parametrize("call", [publishes, subscribes, closes, unsubscribes])
-async def test_an_answer_in_the_moment_of_a_cancellation_does_not_undo_it(call: Call) -> None:
+async def test_an_answer_at_the_moment_of_a_cancellation_does_not_undo_it(call: Call) -> None:
     library = Library()
     session = session_on(library)
 
@@ -77,8 +77,8 @@ async def test_an_answer_in_the_moment_of_a_cancellation_does_not_undo_it(call: 
     assert task.cancelled()
 
 
-async def test_a_call_that_outlasts_its_callers_time_is_told_as_that() -> None:
-    """The end of a time is a cancellation too, and the affair of whoever set it."""
+async def test_a_call_that_outlasts_its_callers_timeout_raises_that_timeout() -> None:
+    """A timeout is a cancellation too, and belongs to the caller that set it."""
     library = Library()
     session = session_on(library)
     with pytest.raises(TimeoutError):

@@ -23,7 +23,7 @@ async def config_of(bus: Bus, verb: str) -> JsonObject:
     return config
 
 
-async def test_what_was_just_made_differs_in_nothing(declared: Bus) -> None:
+async def test_a_new_stream_or_consumer_has_no_differences(declared: Bus) -> None:
     for declaration in declarations(declared.names, SMALL):
         config = await config_of(declared, f"STREAM.INFO.{declaration.name}")
         assert differences(declaration, config) == ()
@@ -32,7 +32,7 @@ async def test_what_was_just_made_differs_in_nothing(declared: Bus) -> None:
     assert differences(again, config) == ()
 
 
-async def test_the_consumer_of_all_records_is_as_it_was_declared(declared: Bus) -> None:
+async def test_the_consumer_of_all_records_has_its_declared_settings(declared: Bus) -> None:
     stream = declared.names.states
     declaration = results_declaration(declared.names, ack_wait_seconds=30)
     await declare_consumer(declared.jetstream, stream, declaration)
@@ -41,7 +41,7 @@ async def test_the_consumer_of_all_records_is_as_it_was_declared(declared: Bus) 
     assert declared.names.next_record.endswith(f".{stream}.{declaration.name}")
 
 
-async def test_an_operators_setting_outlives_the_next_start(declared: Bus) -> None:
+async def test_an_operators_setting_survives_the_next_start(declared: Bus) -> None:
     name = declared.names.invocations
     config = await config_of(declared, f"STREAM.INFO.{name}")
     await declared.jetstream.call(f"STREAM.UPDATE.{name}", {**config, "max_msgs": 77})
@@ -50,7 +50,7 @@ async def test_an_operators_setting_outlives_the_next_start(declared: Bus) -> No
     assert (await config_of(declared, f"STREAM.INFO.{name}"))["max_msgs"] == 77
 
 
-async def test_a_consumers_changed_ack_wait_stays(declared: Bus) -> None:
+async def test_a_consumers_changed_ack_wait_is_kept(declared: Bus) -> None:
     stream = declared.names.invocations
     config = await config_of(declared, f"CONSUMER.INFO.{stream}.{FUNCTION}")
     await declared.jetstream.call(
@@ -81,7 +81,7 @@ async def test_a_stream_that_would_lose_messages_is_refused_with_the_remedy(
         await declare_stream(declared.jetstream, wanted)
 
 
-async def test_a_consumer_that_gives_up_by_itself_is_refused(declared: Bus) -> None:
+async def test_a_consumer_with_a_limit_of_deliveries_is_refused(declared: Bus) -> None:
     stream = declared.names.invocations
     wanted = consumer_declaration(declared.names, "lossy", ack_wait_seconds=30)
     await declared.jetstream.call(
@@ -92,7 +92,7 @@ async def test_a_consumer_that_gives_up_by_itself_is_refused(declared: Bus) -> N
         await declare_consumer(declared.jetstream, stream, wanted)
 
 
-async def test_a_workers_user_reaches_its_own_function_and_no_other() -> None:
+async def test_a_workers_user_has_rights_for_its_own_function_only() -> None:
     names = Names("runtime")
     rights = worker_rights(names, "mine")
     lines = (
@@ -124,7 +124,7 @@ async def test_a_workers_user_reaches_its_own_function_and_no_other() -> None:
             assert info["state"]["messages"] == 1  # type: ignore[index,call-overload]  # plain JSON
 
 
-async def test_a_refusal_of_another_kind_is_passed_on(declared: Bus) -> None:
+async def test_another_refusal_is_raised_to_the_caller(declared: Bus) -> None:
     wanted = consumer_declaration(declared.names, "echo2", ack_wait_seconds=30)
     with pytest.raises(RefusedError):
         await declare_consumer(declared.jetstream, "NOWHERE", wanted)

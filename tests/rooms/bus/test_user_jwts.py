@@ -1,4 +1,4 @@
-"""Users that we make, on a real broker that has never heard of them."""
+"""Users created on demand, on a real broker that did not know them before."""
 
 import asyncio
 import base64
@@ -47,7 +47,7 @@ def claims_in(text: str) -> dict[str, Any]:
     return claims
 
 
-def test_a_user_may_do_what_its_function_needs_and_nothing_else(tmp_path: Path) -> None:
+def test_a_user_has_exactly_the_rights_that_its_function_needs(tmp_path: Path) -> None:
     made = mint(tmp_path, now=NOW, lifetime_seconds=3600.0).worker(MINE, "mine-w-1")
     claims = claims_in(made.text)
     rights = worker_rights(NAMES, MINE)
@@ -64,7 +64,7 @@ def test_a_user_may_do_what_its_function_needs_and_nothing_else(tmp_path: Path) 
     }
 
 
-def test_nobody_gets_the_key_of_another(tmp_path: Path) -> None:
+def test_each_user_has_its_own_key(tmp_path: Path) -> None:
     made = mint(tmp_path)
     texts = [made.worker(MINE, "mine-w-1").text for _ in range(2)]
     assert len({claims_in(text)["sub"] for text in texts}) == 2
@@ -92,14 +92,14 @@ def test_credentials_are_for_one_purpose(tmp_path: Path) -> None:
     ],
     ids=["blank", "short", "foreign", "a user's"],
 )
-def test_a_seed_that_cannot_sign_is_named(tmp_path: Path, seed: str, fault: str) -> None:
+def test_an_invalid_signing_seed_is_named(tmp_path: Path, seed: str, fault: str) -> None:
     with pytest.raises(UnavailableError, match=fault):
         mint(tmp_path, seed=seed).worker(MINE, "mine-w-1")
 
 
 @attrs.frozen
 class Land:
-    """A broker with two functions, each with an invocation, a record and all the rest."""
+    """A broker with two functions, each with an invocation, a record and other messages."""
 
     started: Broker
     folder: Path
@@ -144,7 +144,7 @@ async def land(started: Broker, tmp_path: Path) -> Land:
 
 
 def written(function: str) -> tuple[str, ...]:
-    """Where a worker of the function writes."""
+    """Return the subjects that a worker of the function writes to."""
     return (
         NAMES.state(function, "1"),
         NAMES.dead_letter(function, "dl-1"),
@@ -153,7 +153,7 @@ def written(function: str) -> tuple[str, ...]:
 
 
 async def stored(jetstream: JetStream) -> dict[str, int]:
-    """How much is in each stream, and how much of it in hand."""
+    """Return how many messages each stream has, and how many are unacknowledged."""
     told = {}
     for stream in (NAMES.invocations, NAMES.states, NAMES.dead_letters, NAMES.bodies):
         info: Any = await jetstream.call(f"STREAM.INFO.{stream}")
@@ -164,7 +164,7 @@ async def stored(jetstream: JetStream) -> dict[str, int]:
     return told
 
 
-async def test_a_worker_does_its_work_with_what_it_was_given(land: Land) -> None:
+async def test_a_worker_works_with_the_rights_it_was_given(land: Land) -> None:
     heard: list[Message] = []
     async with land.owner() as owner, land.worker(MINE) as worker:
         own, session = JetStream(worker), worker.session
@@ -181,13 +181,13 @@ async def test_a_worker_does_its_work_with_what_it_was_given(land: Land) -> None
         assert (await stored(JetStream(owner)))[MINE] == 0
         control = NAMES.control(MINE, "mine-w-1")
         async with worker.listening(control, heard.append):
-            # What the broker answers comes after it has heard of the listener.
+            # The broker answers only after it has registered the listener.
             await own.last(NAMES.states, NAMES.state(MINE, "1"))
             await owner.publish(control, b"{}")
             await eventually(lambda: heard[-1].subject, equals(control))
 
 
-async def test_a_worker_touches_nothing_of_another_function(land: Land) -> None:
+async def test_a_worker_cannot_change_another_functions_messages(land: Land) -> None:
     api = "$JS.API"
     stream, filtered = NAMES.invocations, NAMES.invoke(MINE)
     forbidden = (
@@ -217,7 +217,7 @@ async def test_a_worker_touches_nothing_of_another_function(land: Land) -> None:
         assert await stored(JetStream(owner)) == before
 
 
-async def test_a_worker_hears_nothing_of_another_function(land: Land) -> None:
+async def test_a_worker_receives_no_messages_of_another_function(land: Land) -> None:
     heard: list[Message] = []
     overheard = (
         NAMES.changed(THEIRS, "1"),
@@ -238,11 +238,11 @@ async def test_a_worker_hears_nothing_of_another_function(land: Land) -> None:
     assert heard == []
 
 
-async def test_what_has_expired_lets_nobody_in(land: Land) -> None:
+async def test_expired_credentials_are_rejected(land: Land) -> None:
     async with land.worker(MINE, now=NOW, lifetime_seconds=60.0) as worker:
         assert worker.problem != ""
 
 
-async def test_whoever_another_account_vouches_for_stays_outside(land: Land) -> None:
+async def test_a_user_that_another_account_signed_is_rejected(land: Land) -> None:
     async with land.worker(MINE, seed=Identity("account").seed) as worker:
         assert worker.problem != ""

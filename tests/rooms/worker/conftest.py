@@ -9,7 +9,7 @@ from tests.rooms.bus.fixtures import own, shared
 __all__ = ["own", "shared"]
 
 PREFIXES = count(1)
-# Short enough to wait for, long enough for a machine that is busy.
+# Short enough to wait for, and long enough for a busy machine.
 ACK_WAIT_SECONDS = 1.5
 
 

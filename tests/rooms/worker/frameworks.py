@@ -1,4 +1,4 @@
-"""Frameworks that do as a test says, over a real socket, and note what they were asked."""
+"""Frameworks scripted by a test, over a real socket; they record their requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ Behave = Callable[[bytes, asyncio.StreamWriter], None]
 
 
 def answering(status: str, body: bytes, *headers: str, closes: bool = True) -> Behave:
-    """With a true length, and the type of JSON where no header says another."""
+    """Answer with the correct length, and as JSON unless a header says otherwise."""
 
     def behave(_: bytes, writer: asyncio.StreamWriter) -> None:
         told = headers or ("Content-Type: application/json",)
@@ -29,7 +29,7 @@ def answering(status: str, body: bytes, *headers: str, closes: bool = True) -> B
 
 @asynccontextmanager
 async def behaving(where: Where, behave: Behave) -> AsyncIterator[list[bytes]]:
-    """The requests it got, in order; connections that it leaves open end with the block."""
+    """Yield the requests in order; connections left open are closed at the end."""
     asked: list[bytes] = []
     open_ones: list[asyncio.StreamWriter] = []
 

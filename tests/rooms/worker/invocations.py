@@ -1,4 +1,4 @@
-"""Invocations and their records, as the api would write them."""
+"""Invocations and their records, written as the API writes them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,7 +41,7 @@ def stored(state: State = State.QUEUED, revision: int = 7, **changes: object) ->
 async def accept(
     bus: Bus, name: str, *, payload: object = 1, life_seconds: float = 60.0, declarer: str = ""
 ) -> Invocation:
-    """Its record first, then the message, as the protocol has it."""
+    """Write the record, then the message, as the protocol requires."""
     sent = await queue(bus, name, payload=payload, life_seconds=life_seconds, declarer=declarer)
     await send(bus, sent, message_id=message_id_of(sent))
     return sent
@@ -54,7 +54,7 @@ def message_id_of(sent: Invocation) -> str:
 async def queue(
     bus: Bus, name: str, *, payload: object, life_seconds: float, declarer: str = ""
 ) -> Invocation:
-    """What is to be sent now that its record stands."""
+    """Return the message to send for a written record."""
     now = datetime.now(UTC)
     accepted = invocation(
         name,

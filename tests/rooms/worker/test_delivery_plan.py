@@ -57,7 +57,7 @@ def test_the_first_delivery_starts_the_first_attempt_over_the_record_it_was_publ
 
 
 @pytest.mark.parametrize("there", [stored(), stored(State.RUNNING, attempt=1, sequence=SEQUENCE)])
-def test_what_was_accepted_for_another_declarer_is_left(there: StoredRecord) -> None:
+def test_an_invocation_for_another_declarer_is_left(there: StoredRecord) -> None:
     theirs = attrs.evolve(there, record=attrs.evolve(there.record, declarer="a"))
     assert isinstance(decided(theirs, declarer="b"), Leave)
     assert isinstance(decided(theirs, declarer="a"), Start)
@@ -65,9 +65,7 @@ def test_what_was_accepted_for_another_declarer_is_left(there: StoredRecord) -> 
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("", "b"), ("a", ""), ("", "")])
-def test_a_worker_or_a_message_that_names_no_declarer_goes_with_any(
-    theirs: str, ours: str
-) -> None:
+def test_a_worker_or_a_message_without_a_declarer_matches_any(theirs: str, ours: str) -> None:
     assert isinstance(decided(stored(declarer=theirs), declarer=ours), Start)
 
 
@@ -81,17 +79,17 @@ def test_what_has_ended_is_never_started_again(state: State) -> None:
 
 
 @pytest.mark.parametrize("series", [2, 3])
-def test_a_message_of_before_a_redrive_is_dropped(series: int) -> None:
+def test_a_message_from_before_a_redrive_is_dropped(series: int) -> None:
     assert isinstance(decided(stored(series=series)), Drop)
 
 
-def test_a_message_whose_worker_was_lost_is_taken_over_as_the_next_attempt() -> None:
+def test_a_message_of_a_lost_worker_starts_the_next_attempt() -> None:
     decision = decided(stored(State.RUNNING, 9, attempt=1, sequence=SEQUENCE, workerName="lost"))
     assert isinstance(decision, Start)
     assert (decision.record.attempt, decision.record.workerName) == (2, "w")
 
 
-def test_a_copy_of_the_message_that_is_running_is_dropped() -> None:
+def test_a_copy_of_the_running_message_is_dropped() -> None:
     assert isinstance(decided(stored(State.RUNNING, attempt=1, sequence=SEQUENCE - 1)), Drop)
 
 
@@ -101,7 +99,7 @@ def test_a_message_that_was_given_back_starts_the_next_attempt() -> None:
     assert decision.record.attempt == 3
 
 
-def test_a_worker_that_is_lost_for_the_last_time_makes_a_dead_letter() -> None:
+def test_the_loss_of_the_last_attempts_worker_makes_a_dead_letter() -> None:
     decision = decided(stored(State.RUNNING, attempt=3, sequence=SEQUENCE))
     assert isinstance(decision, End)
     assert decision.record.state is State.DEAD_LETTERED
@@ -109,21 +107,21 @@ def test_a_worker_that_is_lost_for_the_last_time_makes_a_dead_letter() -> None:
     assert "worker was lost" in decision.record.error
 
 
-def test_where_there_is_one_attempt_only_its_loss_is_the_class() -> None:
+def test_the_loss_of_the_only_attempt_has_its_own_class() -> None:
     there = stored(State.RUNNING, attempt=1, sequence=SEQUENCE)
     decision = decided(there, limits=Limits(max_attempts=1))
     assert isinstance(decision, End)
     assert decision.record.failureClass is FailureClass.WORKER_LOST
 
 
-def test_attempts_that_were_forgiven_do_not_count() -> None:
+def test_forgiven_attempts_do_not_count() -> None:
     decision = decided(stored(State.QUEUED, attempt=5, forgiven=3))
     assert isinstance(decision, Start)
     assert decision.record.attempt == 6
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING])
-def test_after_its_deadline_it_ends_as_expired(state: State) -> None:
+def test_an_overdue_invocation_ends_as_expired(state: State) -> None:
     there = stored(state, sequence=SEQUENCE, deadlineAt=NOW)
     decision = decided(there)
     assert isinstance(decision, End)
@@ -145,7 +143,7 @@ def test_pauses_grow_up_to_a_limit() -> None:
     series=st.integers(1, 2),
     left=st.integers(-1, 1),
 )
-def test_whatever_stands_there_a_start_is_a_higher_attempt_of_a_living_invocation(
+def test_a_start_is_always_a_higher_attempt_of_an_open_invocation(
     state: State, attempt: int, forgiven: int, sequence: int, series: int, left: int
 ) -> None:
     there = StoredRecord(

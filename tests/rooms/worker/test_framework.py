@@ -26,7 +26,7 @@ async def called(where: Where, behave: Behave, *, within_seconds: float = 5.0) -
         return await framework.call(invocation(), attempt=2, within_seconds=within_seconds)
 
 
-async def test_a_call_has_all_that_the_contract_says(where: Where) -> None:
+async def test_a_call_has_all_members_of_the_contract(where: Where) -> None:
     behave = answering("200 OK", b"{}")
     async with behaving(where, behave) as asked, caller(where) as framework:
         await framework.call(invocation(), attempt=2, within_seconds=9.0)
@@ -49,7 +49,7 @@ async def test_a_call_has_all_that_the_contract_says(where: Where) -> None:
     }
 
 
-async def test_an_answer_comes_back_with_its_body_byte_for_byte(where: Where) -> None:
+async def test_an_answer_keeps_its_body_byte_for_byte(where: Where) -> None:
     told = b'{"statusCode":201,"headers":{"A":"b"},"body":{"x" : 1.50},"error":null,"later":1}'
     outcome = await called(where, answering("200 OK", told))
     assert isinstance(outcome, Answer)
@@ -67,7 +67,7 @@ async def test_an_answer_comes_back_with_its_body_byte_for_byte(where: Where) ->
         b'"statusCode":null,"contentType":null,"headers":null,"error":null',
     ],
 )
-async def test_a_null_beside_the_body_reads_as_absent_and_takes_nothing_from_the_body(
+async def test_a_null_beside_the_body_is_absent_and_leaves_the_bodys_nulls(
     where: Where, nulls: bytes
 ) -> None:
     body = b'{"a" : null,"b":[null , 1.50]}'
@@ -76,7 +76,7 @@ async def test_a_null_beside_the_body_reads_as_absent_and_takes_nothing_from_the
 
 
 @pytest.mark.parametrize("told", [b"{}", b'{"body":null}', b'{"headers":null,"body":null}'])
-async def test_a_body_that_is_null_is_as_good_as_absent(where: Where, told: bytes) -> None:
+async def test_a_null_body_equals_an_absent_one(where: Where, told: bytes) -> None:
     assert await called(where, answering("200 OK", told)) == Answer()
 
 
@@ -107,7 +107,7 @@ async def test_a_body_that_is_null_is_as_good_as_absent(where: Where, told: byte
         (answering("200 OK", b"{}", JSON, "Content-Length: 99"), "the connection"),
     ],
 )  # fmt: skip
-async def test_a_bad_answer_is_a_framework_error_that_may_be_tried_again(
+async def test_a_bad_answer_is_a_framework_error_that_may_be_retried(
     where: Where, behave: Behave, words: str
 ) -> None:
     outcome = await called(where, behave)
@@ -119,7 +119,7 @@ async def test_a_bad_answer_is_a_framework_error_that_may_be_tried_again(
 
 
 @pytest.mark.parametrize("status", ["400 Bad", "404 Not Found", "413 Large", "422 Unfit"])
-async def test_a_refusal_of_the_call_itself_is_final(where: Where, status: str) -> None:
+async def test_a_rejection_of_the_call_itself_is_final(where: Where, status: str) -> None:
     outcome = await called(where, answering(status, b"{}"))
     assert isinstance(outcome, Failure)
     assert outcome.is_final
@@ -141,7 +141,7 @@ async def test_an_answer_that_never_ends_is_a_timeout(where: Where, behave: Beha
     assert outcome.cause is FailureClass.FRAMEWORK_TIMEOUT
 
 
-async def test_where_nobody_listens_nothing_was_called(where: Where) -> None:
+async def test_a_framework_that_does_not_listen_was_not_called(where: Where) -> None:
     async with caller(where) as framework:
         assert isinstance(
             await framework.call(invocation(), attempt=1, within_seconds=5), NotCalled
@@ -149,7 +149,7 @@ async def test_where_nobody_listens_nothing_was_called(where: Where) -> None:
         assert await framework.problem()
 
 
-async def test_cookies_of_one_call_are_not_sent_with_the_next(where: Where) -> None:
+async def test_cookies_are_not_kept_between_calls(where: Where) -> None:
     behave = answering("200 OK", b"{}", JSON, "Set-Cookie: a=b")
     async with behaving(where, behave) as asked, caller(where) as framework:
         for _ in range(2):
@@ -166,7 +166,7 @@ async def test_cookies_of_one_call_are_not_sent_with_the_next(where: Where) -> N
         (lambda _, writer: writer.close(), "disconnected"),
     ],
 )
-async def test_health_is_what_the_framework_says(
+async def test_health_is_what_the_framework_reports(
     where: Where, behave: Behave, problem: str
 ) -> None:
     async with behaving(where, behave) as asked, caller(where) as framework:

@@ -27,7 +27,7 @@ def concluded(outcome: Outcome, running: Record = RUNNING, *, max_attempts: int 
 
 
 @pytest.mark.parametrize("status", [200, 204, 302, 404, 422, 499])
-def test_an_answer_below_500_is_the_callers_whatever_it_says(status: int) -> None:
+def test_an_answer_below_500_belongs_to_the_caller(status: int) -> None:
     answer = Answer(statusCode=status, headers={"X": "y"}, body=msgspec.Raw(b"[1]"))
     conclusion = concluded(answer)
     assert isinstance(conclusion, Ended)
@@ -45,7 +45,7 @@ def test_an_answer_below_500_is_the_callers_whatever_it_says(status: int) -> Non
         Failure(cause=FailureClass.FRAMEWORK_ERROR, error="broke off"),
     ],
 )
-def test_a_failed_attempt_is_queued_again_with_its_reason_and_nothing_of_its_answer(
+def test_a_failed_attempt_is_queued_with_its_reason_and_without_its_answer(
     outcome: Outcome,
 ) -> None:
     conclusion = concluded(outcome)
@@ -68,13 +68,13 @@ def test_the_last_failed_attempt_is_a_dead_letter_that_keeps_its_answer() -> Non
     assert dead.error == "attempt 3: framework_error: status 503"
 
 
-def test_the_only_attempt_that_fails_has_its_own_class() -> None:
+def test_the_failure_of_the_only_attempt_has_its_own_class() -> None:
     conclusion = concluded(SILENT, max_attempts=1)
     assert isinstance(conclusion, Ended)
     assert conclusion.record.failureClass is FailureClass.FRAMEWORK_TIMEOUT
 
 
-def test_a_call_that_the_framework_refuses_is_a_dead_letter_at_once() -> None:
+def test_a_call_that_the_framework_rejects_is_dead_lettered_at_once() -> None:
     refused = Failure(cause=FailureClass.FRAMEWORK_ERROR, error="answered 400", is_final=True)
     conclusion = concluded(refused)
     assert isinstance(conclusion, Ended)
@@ -82,14 +82,14 @@ def test_a_call_that_the_framework_refuses_is_a_dead_letter_at_once() -> None:
     assert (dead.state, dead.failureClass) == (State.DEAD_LETTERED, FailureClass.FRAMEWORK_ERROR)
 
 
-def test_what_was_never_sent_uses_up_no_attempt() -> None:
+def test_a_call_that_was_not_sent_uses_up_no_attempt() -> None:
     conclusion = concluded(NotCalled("nobody listens"), record(State.RUNNING, attempt=3))
     assert isinstance(conclusion, RetryLater)
     assert (conclusion.record.attempt, conclusion.record.forgiven) == (3, 1)
     assert conclusion.pause_seconds == 1
 
 
-def test_a_failure_at_the_deadline_is_an_expiry_that_says_what_went_wrong() -> None:
+def test_a_failure_at_the_deadline_expires_and_keeps_its_reason() -> None:
     conclusion = concluded(SILENT, record(State.RUNNING, attempt=1, deadlineAt=NOW))
     assert isinstance(conclusion, Ended)
     assert conclusion.record.state is State.EXPIRED
@@ -97,7 +97,7 @@ def test_a_failure_at_the_deadline_is_an_expiry_that_says_what_went_wrong() -> N
 
 
 @pytest.mark.parametrize("outcome", [SILENT, NotCalled("nobody listens")])
-def test_without_time_for_another_attempt_it_expires_now(outcome: Outcome) -> None:
+def test_an_invocation_without_time_for_another_attempt_expires_now(outcome: Outcome) -> None:
     short = record(State.RUNNING, attempt=1, deadlineAt=NOW + timedelta(seconds=1))
     conclusion = concluded(outcome, short)
     assert isinstance(conclusion, Ended)
@@ -105,6 +105,6 @@ def test_without_time_for_another_attempt_it_expires_now(outcome: Outcome) -> No
     assert conclusion.record.error.startswith("no time for another attempt")
 
 
-def test_an_answer_that_came_in_time_counts_also_at_the_deadline() -> None:
+def test_an_answer_in_time_counts_even_at_the_deadline() -> None:
     conclusion = concluded(Answer(), record(State.RUNNING, attempt=1, deadlineAt=NOW))
     assert conclusion.record.state is State.SUCCEEDED

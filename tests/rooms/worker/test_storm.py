@@ -1,6 +1,6 @@
-"""Workers and broker are killed, paused and cut off while invocations run; nothing is lost.
+"""Workers and the broker are killed, paused and cut off during invocations; nothing is lost.
 
-Workers are processes; what they call is here, and counts each attempt that it is asked for.
+Workers are processes. The function that they call is in this one, and counts each attempt.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ ACCEPTED_PER_SECOND = 60
 
 
 class Function:
-    """Takes a moment, fails now and then, and answers what it was given."""
+    """Take a moment, fail sometimes, and answer the payload."""
 
     def __init__(self, rng: Random) -> None:
         self.starts: Counter[tuple[str, int]] = Counter()
@@ -53,7 +53,7 @@ class Function:
 
 
 class Storm:
-    """What goes wrong, one thing after the other, until it is told to stop."""
+    """Cause one fault after the other until cancelled."""
 
     def __init__(self, made: Bus, broker: Broker, fleet: "Fleet", rng: Random) -> None:
         self.seen: Counter[str] = Counter()
@@ -65,7 +65,7 @@ class Storm:
     async def run(self, until: asyncio.Event) -> None:
         harms = (self.kill_worker, self.pause_worker, self.kill_broker, self.delete_consumer)
         while not until.is_set():
-            # Each once in a round: none is left out by chance.
+            # Each fault occurs once in a round, so none is left out by chance.
             for harm in self._rng.sample(harms, len(harms)):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._rng.uniform(0.5, 2.0)):
@@ -122,12 +122,12 @@ class Fleet:
 
 
 async def insist(ask: Callable[[], Awaitable[object]]) -> None:
-    """A broker that was just killed answers in a moment."""
+    """Retry until it succeeds: a killed broker is back in a moment."""
     await eventually(ask, lambda _: True, within_seconds=60, poll_seconds=0.1, despite=BusError)
 
 
 async def call(made: Bus, name: str) -> None:
-    """Whoever is not sure to be heard says it again, as the api does with a replay."""
+    """Repeat an uncertain publish, as the API does with a replay."""
 
     async def once() -> None:
         stored = await made.records.read(FUNCTION, name)
@@ -152,7 +152,7 @@ async def call(made: Bus, name: str) -> None:
 
 @asynccontextmanager
 async def frameworks(function: Function) -> AsyncIterator[list[str]]:
-    """One for each worker, in one folder."""
+    """Return the options of each worker, all in one folder."""
     with tempfile.TemporaryDirectory(prefix="fw-") as folder:
         async with AsyncExitStack() as stack:
             paths = [str(Path(folder, f"{place}.sock")) for place in range(WORKERS)]
@@ -185,7 +185,7 @@ async def test_every_invocation_ends_once_and_no_attempt_runs_twice(
 
 
 async def storm_through(made: Bus, storm: Storm, names: list[str]) -> list[Record]:
-    """The last records, in the order of the names."""
+    """Return the last records, ordered by name."""
     over = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(storm.run(over))

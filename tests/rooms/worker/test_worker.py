@@ -44,13 +44,13 @@ async def order(
 
 
 async def cancel(made: Bus, name: str) -> None:
-    """As the api does it: the record first, then a word to the worker."""
+    """Cancel as the API does: the record first, then an order to the worker."""
     await turn(made, name, state=State.CANCELLED)
     await order(made, ControlCommand.CANCEL, name=name)
 
 
 async def redeclare(made: Bus) -> None:
-    """The consumer is deleted by hand and made again by its owner."""
+    """Delete the consumer and create it again."""
     stream = made.names.invocations
     await made.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
     again = consumer_declaration(made.names, FUNCTION, ack_wait_seconds=ACK_WAIT_SECONDS)
@@ -72,7 +72,7 @@ async def test_an_invocation_is_answered_once_and_leaves_the_stream(declared: Bu
     assert ledger.started == [("a", 1)]
 
 
-async def test_no_more_calls_run_at_a_time_than_the_function_allows(declared: Bus) -> None:
+async def test_no_more_calls_run_at_once_than_the_function_allows(declared: Bus) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     for number in range(6):
@@ -98,7 +98,7 @@ async def test_a_long_body_is_read_back_from_its_parts(declared: Bus) -> None:
     assert msgspec.json.decode(b"".join(parts)) == text
 
 
-async def test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter(
+async def test_a_failed_attempt_is_retried_until_the_last_makes_a_dead_letter(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -122,7 +122,7 @@ async def test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_lette
 
 
 @pytest.mark.parametrize("end", [State.CANCELLED, State.EXPIRED, State.SUCCEEDED])
-async def test_what_ended_otherwise_meanwhile_leaves_no_dead_letter(
+async def test_an_invocation_that_ended_otherwise_has_no_dead_letter(
     declared: Bus, end: State
 ) -> None:
     async def fail(call: Call) -> object:
@@ -137,7 +137,7 @@ async def test_what_ended_otherwise_meanwhile_leaves_no_dead_letter(
 
 
 async def test_a_dead_letter_of_another_attempt_of_the_series_stays(declared: Bus) -> None:
-    """Both workers bury the last attempt, and one of them writes its end."""
+    """Both workers dead-letter the last attempt, and one of them writes its end."""
 
     async def fail(call: Call) -> object:
         await turn(declared, call.invocationID, state=State.DEAD_LETTERED, workerName="other")
@@ -152,7 +152,7 @@ async def test_a_dead_letter_of_another_attempt_of_the_series_stays(declared: Bu
 @pytest.mark.parametrize(
     "data", [b"not json", b"{}", b"\xff", b'{"invocationID":"a.b","serverlessRequestID":"echo"}']
 )
-async def test_a_poison_message_becomes_a_dead_letter_and_other_work_goes_on(
+async def test_a_poison_message_becomes_a_dead_letter_and_other_work_continues(
     declared: Bus, data: bytes
 ) -> None:
     ledger = Ledger()
@@ -168,7 +168,7 @@ async def test_a_poison_message_becomes_a_dead_letter_and_other_work_goes_on(
     assert (dead.failureClass, dead.unreadable) == (FailureClass.MALFORMED_MESSAGE, data)
 
 
-async def test_a_copy_that_comes_late_is_dropped(declared: Bus) -> None:
+async def test_a_late_copy_is_dropped(declared: Bus) -> None:
     ledger = Ledger()
     async with working(declared, ledger.handle):
         sent = await accept(declared, "a")
@@ -207,7 +207,7 @@ async def test_an_invocation_without_its_record_is_dropped(declared: Bus) -> Non
     assert sent.revision == stored.revision
 
 
-async def test_what_has_waited_past_its_deadline_is_expired_and_never_started(
+async def test_an_overdue_invocation_expires_and_never_starts(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -229,7 +229,7 @@ async def test_an_attempt_ends_at_its_own_deadline(declared: Bus) -> None:
     assert record.failureClass is FailureClass.FRAMEWORK_TIMEOUT
 
 
-async def test_a_call_is_cut_at_the_deadline_of_the_invocation(declared: Bus) -> None:
+async def test_a_call_is_ended_at_the_deadline_of_the_invocation(declared: Bus) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     async with working(declared, ledger.handle):
@@ -239,7 +239,7 @@ async def test_a_call_is_cut_at_the_deadline_of_the_invocation(declared: Bus) ->
     assert "framework_timeout" in record.error
 
 
-async def test_a_call_that_lasts_longer_than_the_ack_wait_is_not_given_to_another(
+async def test_a_call_longer_than_the_ack_wait_is_not_redelivered(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -253,7 +253,7 @@ async def test_a_call_that_lasts_longer_than_the_ack_wait_is_not_given_to_anothe
     assert ledger.started == [("a", 1)]
 
 
-async def test_a_queued_invocation_that_is_cancelled_never_starts(declared: Bus) -> None:
+async def test_a_cancelled_queued_invocation_never_starts(declared: Bus) -> None:
     ledger = Ledger()
     await accept(declared, "a")
     await cancel(declared, "a")
@@ -263,7 +263,7 @@ async def test_a_queued_invocation_that_is_cancelled_never_starts(declared: Bus)
     assert (await ended(declared, "a")).state is State.CANCELLED
 
 
-async def test_a_running_invocation_that_is_cancelled_is_broken_off_at_once(
+async def test_a_cancelled_running_invocation_is_aborted_at_once(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -280,7 +280,7 @@ async def test_a_running_invocation_that_is_cancelled_is_broken_off_at_once(
     assert (await ended(declared, "a")).state is State.CANCELLED
 
 
-async def test_an_order_to_cancel_what_is_not_cancelled_changes_nothing(declared: Bus) -> None:
+async def test_an_order_to_cancel_an_open_invocation_changes_nothing(declared: Bus) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     async with working(declared, ledger.handle):
@@ -293,10 +293,10 @@ async def test_an_order_to_cancel_what_is_not_cancelled_changes_nothing(declared
         assert (await ended(declared, "a")).state is State.SUCCEEDED
 
 
-async def test_a_result_of_an_attempt_that_another_has_taken_over_is_refused(
+async def test_the_result_of_an_attempt_that_was_taken_over_is_rejected(
     declared: Bus,
 ) -> None:
-    """A consumer that is deleted and made again delivers what is running once more."""
+    """A recreated consumer delivers the running message once more."""
     first, second = Ledger(), Ledger()
     first.gate.clear()
     second.gate.clear()
@@ -317,7 +317,7 @@ async def test_a_result_of_an_attempt_that_another_has_taken_over_is_refused(
     assert (first.started, second.started) == ([("a", 1)], [("a", 2)])
 
 
-async def test_a_message_that_comes_again_to_the_worker_that_runs_it_is_not_run_again(
+async def test_a_message_redelivered_to_the_worker_that_runs_it_is_not_run_again(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -337,7 +337,7 @@ async def test_a_message_that_comes_again_to_the_worker_that_runs_it_is_not_run_
     assert ledger.started == [("a", 1), ("b", 1)]
 
 
-async def test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_what_it_ran(
+async def test_a_worker_suspended_for_longer_than_the_ack_wait_gives_up_its_calls(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -353,7 +353,7 @@ async def test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_w
     assert ledger.started == [("a", 1), ("a", 2)]
 
 
-async def test_a_drain_lets_work_in_hand_end_and_takes_nothing_more(declared: Bus) -> None:
+async def test_a_draining_worker_ends_its_calls_and_takes_no_more(declared: Bus) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     async with working(declared, ledger.handle, drain_seconds=10.0) as worker:
@@ -371,7 +371,7 @@ async def test_a_drain_lets_work_in_hand_end_and_takes_nothing_more(declared: Bu
     assert await left_in_stream(declared) == 1
 
 
-async def test_work_that_outlasts_the_drain_is_given_back_at_once_without_using_up_an_attempt(
+async def test_a_call_that_outlasts_the_drain_is_given_back_without_using_up_an_attempt(
     declared: Bus,
 ) -> None:
     slow, quick = Ledger(), Ledger()
@@ -387,7 +387,7 @@ async def test_work_that_outlasts_the_drain_is_given_back_at_once_without_using_
     assert (record.attempt, record.forgiven, record.workerName) == (2, 1, "w2")
 
 
-async def test_an_attempt_that_is_released_before_its_call_gives_its_message_back_uncalled(
+async def test_an_attempt_released_before_its_call_gives_its_message_back_uncalled(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -403,7 +403,7 @@ async def test_an_attempt_that_is_released_before_its_call_gives_its_message_bac
     assert ledger.started == [("a", 2)]
 
 
-async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
+async def test_the_number_of_running_calls_is_reported_soon_but_not_for_each_call(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -425,10 +425,10 @@ async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
     assert len(beats) < 20
 
 
-async def test_what_was_accepted_for_another_declarer_is_never_run_and_told_of(
+async def test_an_invocation_for_another_declarer_never_runs_and_is_reported(
     declared: Bus,
 ) -> None:
-    """It may have been another tenant's function of the name."""
+    """The function of that name may have been another tenant's."""
     ledger = Ledger()
     beats: list[Heartbeat] = []
     subject = declared.names.beat(FUNCTION, "w1")
@@ -446,7 +446,7 @@ async def test_what_was_accepted_for_another_declarer_is_never_run_and_told_of(
     assert ledger.started == [("ours", 1)]
 
 
-async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -> None:
+async def test_a_worker_reports_its_state_until_it_is_drained(declared: Bus) -> None:
     ledger = Ledger()
     beats: list[Heartbeat] = []
     subject = declared.names.beat(FUNCTION, "w1")
@@ -466,7 +466,7 @@ async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -
     assert beats[0].reason
 
 
-async def test_an_order_to_drain_for_an_earlier_worker_of_the_name_changes_nothing(
+async def test_a_drain_order_for_an_earlier_worker_of_the_name_changes_nothing(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
@@ -480,7 +480,7 @@ async def test_an_order_to_drain_for_an_earlier_worker_of_the_name_changes_nothi
 
 
 @pytest.mark.parametrize(("own", "told"), [("", "first"), ("second", "")])
-async def test_where_one_of_the_two_knows_no_uid_an_order_to_drain_counts(
+async def test_a_drain_order_counts_if_either_side_knows_no_uid(
     declared: Bus, own: str, told: str
 ) -> None:
     async with working(declared, Ledger().handle, uid=own) as worker:
@@ -490,7 +490,7 @@ async def test_where_one_of_the_two_knows_no_uid_an_order_to_drain_counts(
         await eventually(lambda: worker.state, equals(WorkerState.DRAINED))
 
 
-async def test_nothing_is_taken_while_the_framework_is_not_well(declared: Bus) -> None:
+async def test_nothing_is_pulled_while_the_framework_is_unhealthy(declared: Bus) -> None:
     ledger = Ledger()
     await accept(declared, "a")
     async with working(declared, ledger.handle) as worker:
@@ -510,7 +510,7 @@ async def unwell() -> str:
     return "unwell"
 
 
-async def test_a_result_is_written_when_the_broker_is_back(own: Broker) -> None:
+async def test_a_result_is_written_once_the_broker_is_back(own: Broker) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     async with (
@@ -529,7 +529,7 @@ async def test_a_result_is_written_when_the_broker_is_back(own: Broker) -> None:
     assert ledger.started[0] == ("a", 1)
 
 
-async def test_a_status_of_the_function_reaches_the_record(declared: Bus) -> None:
+async def test_the_functions_status_code_reaches_the_record(declared: Bus) -> None:
     async with working(declared, lambda _: Answer(statusCode=404, body="nobody")):
         await accept(declared, "a")
         record = await ended(declared, "a")

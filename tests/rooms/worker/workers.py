@@ -1,4 +1,4 @@
-"""Workers in the test's own process, each with a function that the test can hold and let go."""
+"""Workers in the test's own process, each with a function that the test controls."""
 
 import asyncio
 import tempfile
@@ -29,7 +29,7 @@ QUICK = PullOptions(expires_seconds=1.0, heartbeat_seconds=0.25, pause_seconds=0
 
 
 class Ledger:
-    """Every start of an attempt by any worker, and a gate that holds the calls."""
+    """Records every start of an attempt by any worker, and can hold the calls."""
 
     def __init__(self) -> None:
         self.starts: Counter[tuple[str, int]] = Counter()
@@ -65,7 +65,7 @@ def options(name: str, where: Where, **changes: object) -> WorkerOptions:
 async def working(
     made: Bus, handler: Handler, name: str = "w1", **changes: object
 ) -> AsyncIterator[Worker]:
-    """With a connection of its own, as in a Pod of its own."""
+    """Run a worker with its own connection, as in its own Pod."""
     with tempfile.TemporaryDirectory(prefix="fw-") as folder:
         where = Where(socketPath=str(Path(folder, "framework.sock")))
         async with (
@@ -93,7 +93,7 @@ async def running(url: str, names: Names, chosen: WorkerOptions) -> AsyncIterato
 
 
 async def ended(made: Bus, name: str, *, within_seconds: float = 20.0) -> Record:
-    """Its record as soon as that is terminal."""
+    """Wait until the record is terminal, and return it."""
     stored = await eventually(
         lambda: made.records.read(FUNCTION, name),
         lambda seen: seen is not None and seen.record.state.is_terminal,

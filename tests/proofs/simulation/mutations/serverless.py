@@ -223,7 +223,7 @@ INVOCATIONS: Final = (
         "        record = conclusion.record\n        while",
         "        record = conclusion.record\n        await self._ack(record.state.value)\n"
         "        while",
-        f"{WORKER}::test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter",
+        f"{WORKER}::test_a_failed_attempt_is_retried_until_the_last_makes_a_dead_letter",
     ),
     Mutation(
         "an end overwrites any record",
@@ -235,14 +235,14 @@ INVOCATIONS: Final = (
         "                record.serverlessRequestID, record.invocationID)).revision,\n"
         "            ttl_seconds=ttl,\n"
         "        )",
-        f"{WORKER}::test_a_result_of_an_attempt_that_another_has_taken_over_is_refused",
+        f"{WORKER}::test_the_result_of_an_attempt_that_was_taken_over_is_rejected",
     ),
     Mutation(
         "a dead letter is not written before its record",
         "gpuruntime.worker.outcome_writer",
         "        if record.state is State.DEAD_LETTERED:\n",
         "        if False:\n",
-        f"{WORKER}::test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter",
+        f"{WORKER}::test_a_failed_attempt_is_retried_until_the_last_makes_a_dead_letter",
     ),
     Mutation(
         "an attempt that was never sent is used up",
@@ -256,7 +256,7 @@ INVOCATIONS: Final = (
         "gpuruntime.worker.delivery_lease",
         "            if loop.time() - ran_at > self._options.ack_wait_seconds:",
         "            if False:",
-        f"{WORKER}::test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_what_it_ran",
+        f"{WORKER}::test_a_worker_suspended_for_longer_than_the_ack_wait_gives_up_its_calls",
     ),
     Mutation(
         "a redrive continues the old series",

@@ -249,7 +249,7 @@ async def test_a_replica_waits_for_streams_that_nobody_has_declared_yet(own: Bro
         )
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(early.run())
-            await eventually(lambda: "an api or an activator makes it" in early.not_ready)
+            await eventually(lambda: "an api or an activator creates it" in early.not_ready)
             async with bus(own.url, "early"):
                 await eventually(lambda: early.not_ready, equals(""))
             running.cancel()
