@@ -79,6 +79,7 @@ def test_a_bad_configuration_is_one_line_and_exit_code_2(
         (("--kubeconfig", "/nowhere"), "kubeconfig /nowhere: no such file"),
         (("--kubeconfig", "KUBECONFIG", "--context", "other"), "there is no context 'other'"),
     ],
+    ids=["missing file", "unknown context"],
 )
 def test_a_kubeconfig_that_cannot_work_is_one_line_and_exit_code_2(
     config: str, tmp_path: Path, arguments: tuple[str, ...], words: str

@@ -31,7 +31,11 @@ def built(folder: Path, *resources: str) -> dict[tuple[str, str], Any]:
     }
 
 
-@pytest.mark.parametrize("resources", [(), ("control-plane",), ("control-plane", "serverless")])
+@pytest.mark.parametrize(
+    "resources",
+    [(), ("control-plane",), ("control-plane", "serverless")],
+    ids=["alone", "control plane", "control plane and serverless"],
+)
 def test_the_component_adds_its_objects_to_any_overlay(
     tmp_path: Path, resources: tuple[str, ...]
 ) -> None:

@@ -144,6 +144,17 @@ def test_members_of_a_wrong_type_leave_the_rest_of_a_status_readable() -> None:
         b"\xff\xfe",
         b"[" * 100_000,
     ],
+    ids=[
+        "html",
+        "empty",
+        "cut off",
+        "another kind",
+        "no kind",
+        "status",
+        "name of a wrong type",
+        "not utf-8",
+        "too deep",
+    ],
 )
 async def test_an_answer_that_is_not_the_object_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"get things\.test\.example lab/anvil"):

@@ -174,7 +174,9 @@ async def test_a_write_whose_answer_is_lost_has_an_unknown_outcome(verb: str) ->
 
 
 @pytest.mark.parametrize(
-    "lost", [OutcomeUnknownError("no answer"), failure(504, "Timeout", "late")]
+    "lost",
+    [OutcomeUnknownError("no answer"), failure(504, "Timeout", "late")],
+    ids=["no answer", "gateway timeout"],
 )
 @pytest.mark.parametrize("verb", WRITES)
 async def test_a_write_that_may_have_happened_leaves_a_doubt(

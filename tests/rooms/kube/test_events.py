@@ -256,7 +256,9 @@ async def test_an_event_is_given_up_if_the_fault_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "refusal", [failure(403, "Forbidden"), failure(422, "Invalid"), NotLeadingError("lost")]
+    "refusal",
+    [failure(403, "Forbidden"), failure(422, "Invalid"), NotLeadingError("lost")],
+    ids=["forbidden", "invalid", "not leading"],
 )
 async def test_a_refused_event_is_dropped_at_once(refusal: Response | Exception) -> None:
     server, tally = EventServer(), Tally()

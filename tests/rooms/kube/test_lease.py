@@ -94,7 +94,11 @@ async def test_a_renewal_is_one_request(wire: Wire, server: LeaseServer) -> None
         assert wire.sent == len(server.writes) + 1
 
 
-@pytest.mark.parametrize("holder", [{}, {"holderIdentity": ""}, {"holderIdentity": None}])
+@pytest.mark.parametrize(
+    "holder",
+    [{}, {"holderIdentity": ""}, {"holderIdentity": None}],
+    ids=["absent", "empty", "null"],
+)
 async def test_a_lease_without_a_holder_is_taken_at_once(
     server: LeaseServer, wire: Wire, holder: dict[str, Any]
 ) -> None:

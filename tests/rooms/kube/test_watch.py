@@ -170,7 +170,11 @@ async def test_unknown_types_and_blank_lines_are_skipped() -> None:
     assert len(await heard(transport)) == 1
 
 
-@pytest.mark.parametrize("object_", [{}, None, {"metadata": None}, {"metadata": 7}, "what"])
+@pytest.mark.parametrize(
+    "object_",
+    [{}, None, {"metadata": None}, {"metadata": 7}, "what"],
+    ids=["empty", "null", "null metadata", "number as metadata", "text"],
+)
 async def test_a_bookmark_without_metadata_names_no_version(object_: object) -> None:
     assert await heard(StreamingTransport([line("BOOKMARK", object_)])) == [Bookmark()]
 
@@ -201,6 +205,20 @@ STATUS = {"kind": "Status", "status": "Failure"}
         (None, UnavailableError),
         ("what", UnavailableError),
     ],
+    ids=[
+        "code and reason expired",
+        "code 410",
+        "reason Expired",
+        "reason Gone",
+        "too many requests",
+        "bad request",
+        "internal error",
+        "empty status",
+        "members of wrong types",
+        "empty object",
+        "null",
+        "text",
+    ],
 )
 async def test_an_error_event_of_any_shape_is_an_error_of_the_room(
     object_: object, error: type[ApiError]
@@ -221,7 +239,11 @@ async def test_a_whole_line_that_cannot_be_decoded_is_malformed(said: bytes) -> 
         await heard(StreamingTransport([said]))
 
 
-@pytest.mark.parametrize("broken", [UnreachableError("reset"), OutcomeUnknownError("no answer")])
+@pytest.mark.parametrize(
+    "broken",
+    [UnreachableError("reset"), OutcomeUnknownError("no answer")],
+    ids=["unreachable", "outcome unknown"],
+)
 async def test_a_broken_connection_is_unreachable_because_a_watch_changes_nothing(
     broken: KubeError,
 ) -> None:

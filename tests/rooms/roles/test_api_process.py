@@ -142,6 +142,16 @@ def test_an_api_that_loses_its_cluster_stays_ready_and_reports_it(program: Progr
         ),
         ({"kubernetes": {"mode": "required"}}, 3, "the cluster is required"),
     ],
+    ids=[
+        "unknown key",
+        "open listener",
+        "authentication without a cluster",
+        "token mode without a file",
+        "missing token file",
+        "missing kubeconfig",
+        "missing certificate",
+        "required cluster",
+    ],
 )
 def test_a_start_that_cannot_succeed_is_one_line_and_an_exit_code(
     program: Programs, settings: dict[str, Any], code: int, words: str

@@ -192,7 +192,11 @@ def told_by(error: BaseException | None) -> str:
     return told
 
 
-@pytest.mark.parametrize("entry", [{"sha256": CANARY}, {"token": CANARY}, {"role": CANARY}])
+@pytest.mark.parametrize(
+    "entry",
+    [{"sha256": CANARY}, {"token": CANARY}, {"role": CANARY}],
+    ids=["as digest", "as token", "as role"],
+)
 def test_a_plain_token_in_the_token_file_is_rejected_and_not_repeated(
     tmp_path: Path, entry: dict[str, str]
 ) -> None:

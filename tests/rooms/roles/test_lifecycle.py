@@ -73,6 +73,13 @@ async def test_a_real_sigterm_stops_the_role() -> None:
         (ZeroDivisionError(), 1),
         (ExceptionGroup("", [ValueError(), LeadershipLostError("lost")]), 4),
     ],
+    ids=[
+        "configuration",
+        "cluster required",
+        "leadership lost",
+        "unexpected error",
+        "group with lost leadership",
+    ],
 )
 async def test_the_error_of_a_role_becomes_its_exit_code(error: Exception, code: int) -> None:
     with structlog.testing.capture_logs() as lines:

@@ -63,6 +63,7 @@ def test_each_caller_has_a_quarter_of_the_transfers_or_the_configured_number(
             NatsPeer(namespace_labels={"team": "queue"}, pod_labels={"app": "nats"}),
         ),
     ],
+    ids=["address", "address and port", "labels"],
 )
 def test_the_broker_is_at_one_address_or_found_by_labels(
     tmp_path: Path, nats: str, peer: NatsPeer

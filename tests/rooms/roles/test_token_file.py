@@ -75,6 +75,18 @@ def test_the_documented_token_file_is_valid(tmp_path: Path) -> None:
         (entry() + entry(digest=OTHER), "tokens[1].name: stands there twice"),
         ("- 7\n", "tokens[0]: must be an object"),
     ],
+    ids=[
+        "unknown role",
+        "tenant without tenants",
+        "operator with tenants",
+        "bad tenant",
+        "unknown field",
+        "bad name",
+        "bad digest",
+        "second digest",
+        "second name",
+        "number",
+    ],
 )
 def test_every_fault_of_an_entry_is_named(tmp_path: Path, bad: str, words: str) -> None:
     told = refusal(tmp_path, bad)

@@ -266,6 +266,13 @@ async def test_a_failed_renewal_is_logged_and_the_old_credentials_stay(tmp_path:
         ({"token": "right"}, {"proxy-url": 5}),
         ({"token": "right"}, {"certificate-authority": "~nouser/ca"}),
     ],
+    ids=[
+        "token file with nul",
+        "key data not ascii",
+        "plugin args a number",
+        "proxy a number",
+        "authority in an unknown home",
+    ],
 )
 async def test_a_kubeconfig_that_becomes_invalid_in_use_changes_nothing(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any]

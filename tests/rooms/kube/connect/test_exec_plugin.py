@@ -58,6 +58,18 @@ def test_a_plugin_receives_its_cluster_and_its_variables(tmp_path: Path) -> None
             "no ExecCredential printed",
         ),
     ],
+    ids=[
+        "exit code",
+        "garbage",
+        "list",
+        "nothing",
+        "another kind",
+        "empty status",
+        "null status",
+        "certificate without key",
+        "token of a wrong type",
+        "expiration of a wrong form",
+    ],
 )
 def test_a_failing_plugin_is_reported_in_one_line_without_its_output(
     tmp_path: Path, source: str, fault: str
@@ -91,6 +103,14 @@ def test_a_missing_program_is_reported_with_its_hint(tmp_path: Path) -> None:
         ({"env": {"TOKEN": "secret"}}, "env is not a list"),
         ({"apiVersion": ["v1"]}, "apiVersion is not plain text"),
         ({"command": ["sh"]}, "command is not plain text"),
+    ],
+    ids=[
+        "args a number",
+        "args a text",
+        "env a number",
+        "env a mapping",
+        "apiVersion a list",
+        "command a list",
     ],
 )
 def test_a_malformed_section_is_reported_without_its_content(

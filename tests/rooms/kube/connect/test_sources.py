@@ -126,6 +126,21 @@ def test_a_changed_server_is_refused_until_a_restart(tmp_path: Path) -> None:
             "the cluster's server None is no URL",
         ),
     ],
+    ids=[
+        "unclosed list",
+        "two colons",
+        "empty file",
+        "list",
+        "empty mapping",
+        "clusters a mapping",
+        "user without a name",
+        "context a list",
+        "unknown context",
+        "context without a cluster",
+        "context without a user",
+        "unknown user",
+        "cluster without a server",
+    ],
 )
 def test_a_fault_in_a_kubeconfig_is_one_line_that_names_file_and_fault(
     tmp_path: Path, text: str, fault: str
@@ -174,6 +189,22 @@ def test_an_unknown_context_is_reported_with_the_existing_ones(tmp_path: Path) -
         ({"client-certificate": "~nouser/pem"}, "client-certificate: ~nouser/pem: no such home"),
         ({"token": ["secret"]}, "the user's token is not plain text"),
     ],
+    ids=[
+        "missing token file",
+        "empty token file",
+        "missing certificate",
+        "key data not base64",
+        "auth provider",
+        "impersonation",
+        "exec a list",
+        "exec without a version",
+        "key data not ascii",
+        "key data a number",
+        "token file with nul",
+        "token file in an unknown home",
+        "certificate in an unknown home",
+        "token a list",
+    ],
 )
 def test_a_fault_in_a_user_is_one_line(tmp_path: Path, user: dict[str, Any], fault: str) -> None:
     (tmp_path / "empty").write_text("\n")
@@ -196,6 +227,17 @@ def test_a_fault_in_a_user_is_one_line(tmp_path: Path, user: dict[str, Any], fau
         ({"certificate-authority-data": "é"}, "certificate-authority-data is not base64"),
         ({"tls-server-name": "\ud800"}, "the cluster's tls-server-name is not plain text"),
         ({"insecure-skip-tls-verify": "false"}, "is neither true nor false: write it without"),
+    ],
+    ids=[
+        "proxy a number",
+        "proxy a list",
+        "proxy without a scheme",
+        "proxy with a newline",
+        "authority with nul",
+        "authority in an unknown home",
+        "authority data not ascii",
+        "server name a surrogate",
+        "switch a text",
     ],
 )
 def test_a_fault_in_a_cluster_is_one_line(
