@@ -83,6 +83,7 @@ def test_the_hash_of_a_request_never_changes(golden: str) -> None:
         {"access": {"scheme": "http", "readiness": "tcp"}},
         {"storageMounts": []},
     ],
+    ids=str,
 )
 def test_members_that_ask_for_nothing_new_do_not_change_the_hash(members: dict[str, Any]) -> None:
     assert unit_hash(**members) == unit_hash()
@@ -112,6 +113,7 @@ def test_a_default_that_is_given_hashes_like_one_that_is_left_out() -> None:
         {"template": {"args": ["a", ""]}},
         {"serverless": {"requestID": "f"}},
     ],
+    ids=str,
 )
 def test_another_request_has_another_hash(members: dict[str, Any]) -> None:
     assert unit_hash(**members) != unit_hash()

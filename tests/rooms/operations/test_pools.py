@@ -165,7 +165,9 @@ async def test_an_operation_that_claimed_stock_is_a_conflict_for_a_pool(cluster:
         assert await told(api, seed("one")) == OperationConflictError.code
 
 
-@pytest.mark.parametrize("fault", [ANSWER_LOST, refused(409, "AlreadyExists")])
+@pytest.mark.parametrize(
+    "fault", [ANSWER_LOST, refused(409, "AlreadyExists")], ids=["answer lost", "already exists"]
+)
 async def test_a_pool_whose_create_lost_its_answer_is_found(
     cluster: Cluster, fault: Fault
 ) -> None:
@@ -175,7 +177,7 @@ async def test_a_pool_whose_create_lost_its_answer_is_found(
     assert len(pools_of(cluster)) == 1
 
 
-@pytest.mark.parametrize("fault", [DROPPED, landing_late(1)])
+@pytest.mark.parametrize("fault", [DROPPED, landing_late(1)], ids=["dropped", "late"])
 async def test_a_pool_that_may_still_be_created_has_an_unknown_outcome_and_can_be_retried(
     cluster: Cluster, fault: Fault
 ) -> None:
@@ -194,7 +196,9 @@ async def test_an_unreachable_cluster_is_reported_as_unavailable(cluster: Cluste
 
 
 @pytest.mark.parametrize(
-    "members", [{"gpu": 2}, {"memory": "1Gi"}, {"gpuProduct": "A100", "memory": ""}]
+    "members",
+    [{"gpu": 2}, {"memory": "1Gi"}, {"gpuProduct": "A100", "memory": ""}],
+    ids=["gpu", "memory", "product"],
 )
 async def test_a_spec_name_has_one_envelope_at_a_time(
     cluster: Cluster, members: dict[str, Any]
@@ -235,6 +239,7 @@ async def test_a_pool_may_give_members_that_another_pool_left_out(cluster: Clust
 @pytest.mark.parametrize(
     "written",
     [{"invalid": {"memory": "not-a-quantity"}, "first": {}}, {"first": {}, "second": {"gpu": 2}}],
+    ids=["invalid", "another envelope"],
 )
 async def test_a_pool_that_seeds_nothing_does_not_hold_its_spec_name(
     cluster: Cluster, written: dict[str, Any]

@@ -52,7 +52,9 @@ async def test_a_storage_restored_by_a_late_create_is_not_the_answer(
 
 
 @pytest.mark.parametrize(
-    "fault", [ANSWER_LOST, DROPPED, refused(500, "InternalError"), landing_late(0.0015)]
+    "fault",
+    [ANSWER_LOST, DROPPED, refused(500, "InternalError"), landing_late(0.0015)],
+    ids=["answer lost", "dropped", "500", "late"],
 )
 async def test_a_recovery_whose_answer_was_lost_is_written(cluster: Cluster, fault: Fault) -> None:
     add_storage(cluster)

@@ -130,7 +130,7 @@ async def test_changes_by_others_are_kept(cluster: Cluster) -> None:
     assert demo_of(cluster)["spec"]["suspended"] is True
 
 
-@pytest.mark.parametrize("fault", [ANSWER_LOST, DROPPED])
+@pytest.mark.parametrize("fault", [ANSWER_LOST, DROPPED], ids=["answer lost", "dropped"])
 async def test_an_update_whose_answer_was_lost_is_read_back(
     cluster: Cluster, fault: Fault
 ) -> None:

@@ -95,7 +95,7 @@ def test_nothing_is_coerced_to_an_integer(port: object) -> None:
     ]
 
 
-@pytest.mark.parametrize("document", [None, [], "x", 1, [["name", "a"]]])
+@pytest.mark.parametrize("document", [None, [], "x", 1, [["name", "a"]]], ids=str)
 def test_a_document_that_is_not_an_object_is_rejected(document: object) -> None:
     assert problems(document)[""].startswith("must be an object, not ")
 

@@ -31,7 +31,9 @@ def fields(problems: tuple[Problem, ...]) -> list[str]:
     return [problem.field for problem in problems]
 
 
-@pytest.mark.parametrize("unit", [UNIT, with_spec(cpu="", memory="")])
+@pytest.mark.parametrize(
+    "unit", [UNIT, with_spec(cpu="", memory="")], ids=["full envelope", "defaults"]
+)
 def test_a_sound_unit_has_no_problems(unit: GPUUnit) -> None:
     assert unit_problems(unit) == ()
 
@@ -85,6 +87,14 @@ def test_a_name_that_older_definitions_accept_is_named() -> None:
             UnitReason.STORAGE_MOUNT_INVALID,
         ),
         (with_spec(memory="0", storageMounts=TWICE), UnitReason.INVALID_SPEC),
+    ],
+    ids=[
+        "cpu",
+        "mounts",
+        "function",
+        "function with a storage",
+        "mounts and function",
+        "memory and mounts",
     ],
 )
 def test_the_reason_names_the_problem_to_fix_first(unit: GPUUnit, reason: UnitReason) -> None:

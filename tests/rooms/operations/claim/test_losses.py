@@ -22,8 +22,10 @@ UNITS = GPU_UNITS.path(namespace=INSTANCE)
 # Lost answers.
 
 
-@pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("fault", [ANSWER_LOST, refused(500, "InternalError")])
+@pytest.mark.parametrize("number", [0, 1], ids=["the claim", "the create"])
+@pytest.mark.parametrize(
+    "fault", [ANSWER_LOST, refused(500, "InternalError")], ids=["answer lost", "500"]
+)
 async def test_a_write_whose_answer_was_lost_is_read_back(
     cluster: Cluster, number: int, fault: Fault
 ) -> None:
@@ -79,7 +81,9 @@ async def test_a_claim_that_lands_late_is_found_by_the_next_attempt(cluster: Clu
     cluster.assert_sound()
 
 
-@pytest.mark.parametrize("fault", [UNREACHABLE, refused(503, "ServiceUnavailable")])
+@pytest.mark.parametrize(
+    "fault", [UNREACHABLE, refused(503, "ServiceUnavailable")], ids=["unreachable", "503"]
+)
 async def test_a_claim_that_was_not_made_changes_nothing(cluster: Cluster, fault: Fault) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
@@ -90,7 +94,7 @@ async def test_a_claim_that_was_not_made_changes_nothing(cluster: Cluster, fault
     cluster.assert_sound()
 
 
-@pytest.mark.parametrize("fault", [DROPPED, UNREACHABLE])
+@pytest.mark.parametrize("fault", [DROPPED, UNREACHABLE], ids=["dropped", "unreachable"])
 async def test_an_outage_during_the_create_is_reported_as_an_unknown_outcome(
     cluster: Cluster, fault: Fault
 ) -> None:

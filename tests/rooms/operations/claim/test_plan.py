@@ -81,7 +81,9 @@ def test_only_stock_of_the_wanted_envelope_fits_and_quantities_compare_by_value(
 
 
 @pytest.mark.parametrize(
-    "unit", [stock(is_ready=False), stock(is_going=True), claimed(operation="other")]
+    "unit",
+    [stock(is_ready=False), stock(is_going=True), claimed(operation="other")],
+    ids=["not ready", "terminating", "claimed"],
 )
 def test_unready_terminating_and_claimed_stock_is_not_free(unit: GPUUnit) -> None:
     assert not provenance.is_free(unit)
@@ -101,6 +103,15 @@ def test_unready_terminating_and_claimed_stock_is_not_free(unit: GPUUnit) -> Non
         (stock(is_ready=False), Elsewhere),
         (stock(is_going=True), Elsewhere),
         (attrs.evolve(stock(), metadata=attrs.evolve(stock().metadata, uid="new")), Elsewhere),
+    ],
+    ids=[
+        "this attempt",
+        "another attempt",
+        "another operation",
+        "free",
+        "not ready",
+        "terminating",
+        "recreated",
     ],
 )
 def test_a_rejected_or_lost_patch_is_judged_by_the_current_object(
@@ -203,6 +214,7 @@ def test_our_unit_on_other_stock_releases_the_claim(
         (active(operation="two"), NameTakenError),
         (active(operation="two", is_going=True), NameTakenError),
     ],
+    ids=["another request", "another operation", "terminating"],
 )
 def test_a_unit_of_another_request_releases_the_claim(
     unit: GPUUnit, error: type[Exception]

@@ -155,7 +155,9 @@ async def test_a_retry_at_the_other_replica_completes_an_attempt_that_crashed(
 
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize(
-    "fault", [ANSWER_LOST, DROPPED, landing_late(0.02), landing_late(3), slow(before=2, after=2)]
+    "fault",
+    [ANSWER_LOST, DROPPED, landing_late(0.02), landing_late(3), slow(before=2, after=2)],
+    ids=["answer lost", "dropped", "late by 20 ms", "late by 3 s", "slow"],
 )
 async def test_a_retry_after_any_lost_write_uses_one_stock_unit(
     cluster: Cluster, write: int, fault: Fault

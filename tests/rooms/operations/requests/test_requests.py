@@ -199,6 +199,7 @@ def test_every_fault_is_named_at_once() -> None:
             "serverless.framework.socketPath",
         ),
     ],
+    ids=str,
 )
 def test_one_bad_member_of_a_unit_is_named(members: dict[str, Any], field: str) -> None:
     assert list(problems(create_unit, {**UNIT, **members})) == [field]
@@ -248,6 +249,7 @@ def test_a_number_of_gpus_out_of_bounds_is_named(gpu: object) -> None:
         ({"refill": "Sometimes"}, "refill"),
         ({"template": {"envs": [{"name": "SPEC_NAME"}]}}, "template.envs[0].name"),
     ],
+    ids=str,
 )
 def test_one_bad_member_of_a_pool_is_named(members: dict[str, Any], field: str) -> None:
     assert list(problems(create_pool, {**SEED, **members})) == [field]
@@ -287,6 +289,7 @@ def test_the_envelope_cannot_be_updated(field: str) -> None:
         ({"serverless": {"requestID": "f", "workerOf": None}}, "serverless.workerOf"),
         ({"operationID": "x"}, "operationID"),
     ],
+    ids=str,
 )
 def test_one_bad_member_of_an_update_is_named(members: dict[str, Any], field: str) -> None:
     assert list(problems(parse_update_unit, members)) == [field]
@@ -298,7 +301,7 @@ def test_required_members_of_a_pool_cannot_be_cleared(field: str) -> None:
 
 
 @pytest.mark.parametrize("parse", PARSERS)
-@pytest.mark.parametrize("document", [None, [], "text", 1, True])
+@pytest.mark.parametrize("document", [None, [], "text", 1, True], ids=str)
 def test_a_body_that_is_not_an_object_is_rejected(parse: Parse, document: object) -> None:
     assert problems(parse, document)[""].startswith("must be an object")
 
