@@ -1,4 +1,4 @@
-"""What is told as an Event, and how little of it."""
+"""Changes that are recorded as Events."""
 
 from typing import Any
 
@@ -42,23 +42,23 @@ WARNINGS = set(UnitReason) - {
 
 @pytest.mark.parametrize("reason", sorted(WARNINGS))
 @pytest.mark.parametrize("is_stock", [True, False])
-def test_what_keeps_a_unit_from_being_ready_is_a_warning(reason: str, is_stock: bool) -> None:
+def test_a_reason_that_keeps_a_unit_from_ready_is_a_warning(reason: str, is_stock: bool) -> None:
     found = note_of("DeploymentProgressing", reason, is_stock=is_stock)
     assert found == Note(reason, "new words", is_warning=True)
 
 
-def test_ready_tells_where_and_in_whose_place() -> None:
+def test_ready_names_the_node_and_the_replaced_stock() -> None:
     assert note_of("DeploymentProgressing", "DeploymentReady", source="stock/p-1") == Note(
         "DeploymentReady", "the Pod is ready on node-1, in the place of stock stock/p-1"
     )
     assert note_of("", "DeploymentReady") == Note("DeploymentReady", "the Pod is ready on node-1")
 
 
-def test_a_function_that_can_be_called_is_told_of_in_its_own_words() -> None:
+def test_a_callable_function_is_reported_with_its_own_message() -> None:
     assert note_of("QueueUnknown", "FunctionDeclared") == Note("FunctionDeclared", "new words")
 
 
-def test_a_suspended_unit_is_told_of_without_a_warning() -> None:
+def test_a_suspended_unit_is_reported_without_a_warning() -> None:
     assert note_of("DeploymentReady", "ScaledToZero") == Note("ScaledToZero", "new words")
 
 
@@ -71,11 +71,13 @@ def test_a_suspended_unit_is_told_of_without_a_warning() -> None:
         ("PodStartupFailed", "PodStartupFailed"),
     ],
 )
-def test_the_way_and_other_words_for_the_same_are_no_news(before: str, after: str) -> None:
+def test_progress_and_new_messages_for_one_reason_are_not_reported(
+    before: str, after: str
+) -> None:
     assert note_of(before, after) is None
 
 
-def test_stock_that_is_well_is_not_told_of() -> None:
+def test_healthy_stock_is_not_reported() -> None:
     assert note_of("DeploymentProgressing", "DeploymentReady", is_stock=True) is None
 
 
@@ -97,13 +99,13 @@ def pool_told(before: dict[str, Any], after: dict[str, Any], *, replicas: int = 
         PoolReason.SPEC_CONFLICT,
     ],
 )
-def test_what_keeps_a_pool_from_its_stock_is_a_warning(reason: str) -> None:
+def test_a_reason_that_keeps_a_pool_from_its_stock_is_a_warning(reason: str) -> None:
     fault = {"conditions": ready(reason)}
     assert pool_told({}, fault) == Note(reason, "words", is_warning=True)
     assert pool_told(fault, fault) is None
 
 
-def test_a_pool_tells_once_that_it_is_seeded() -> None:
+def test_a_pool_reports_once_that_it_is_seeded() -> None:
     seeded = Note("StockSeeded", "2 units of g1 are made")
     assert pool_told({"seeded": 1}, {"seeded": 2}) == seeded
     assert pool_told({"seeded": 2}, {"seeded": 3}) is None
@@ -111,7 +113,7 @@ def test_a_pool_tells_once_that_it_is_seeded() -> None:
     assert pool_told({}, {}, replicas=0) is None
 
 
-def test_a_pool_in_use_says_nothing_of_each_claim() -> None:
+def test_a_pool_does_not_report_each_claim() -> None:
     for before, after in (
         (PoolReason.STOCK_READY, PoolReason.STOCK_PROGRESSING),
         (PoolReason.STOCK_PROGRESSING, PoolReason.STOCK_READY),
@@ -134,7 +136,7 @@ def refusal_of(before: str, after: str) -> Note | None:
     return unit_note(unit, status, is_stock=False)
 
 
-def test_a_quota_that_lets_a_unit_have_no_pod_is_told_once_whatever_the_pod_is_called() -> None:
+def test_a_quota_that_refuses_a_units_pods_is_reported_once_for_all_pod_names() -> None:
     told = Note("PodRefused", REFUSED, is_warning=True)
     assert refusal_of("the Pod is on its way", REFUSED) == told
     assert refusal_of(REFUSED, REFUSED_AGAIN) is None
@@ -161,7 +163,7 @@ def storage_told(
 
 
 @pytest.mark.parametrize("reason", sorted(STORAGE_FAULTS))
-def test_what_keeps_a_storage_from_being_ready_is_a_warning(reason: str) -> None:
+def test_a_reason_that_keeps_a_storage_from_ready_is_a_warning(reason: str) -> None:
     failed = conditions(Ready=reason)
     assert storage_told(conditions(Ready="VolumePending"), failed) == [(reason, True)]
     assert storage_told((), failed) == [(reason, True)]
@@ -171,11 +173,11 @@ def test_what_keeps_a_storage_from_being_ready_is_a_warning(reason: str) -> None
 @pytest.mark.parametrize(
     "reason", ["VolumePending", "VolumeEnding", "PrepareProgressing", "SourceNotReady"]
 )
-def test_the_way_of_a_storage_is_no_news(reason: str) -> None:
+def test_progress_of_a_storage_is_not_reported(reason: str) -> None:
     assert storage_told((), conditions(Ready=reason)) == []
 
 
-def test_a_storage_is_told_of_when_it_is_ready_and_when_it_is_filled_again() -> None:
+def test_a_storage_is_reported_when_it_is_ready_and_when_it_is_filled_again() -> None:
     failed = conditions(Ready="PrepareFailed", Prepared="PrepareFailed")
     filling = conditions(Ready="PrepareProgressing", Prepared="PrepareProgressing")
     filled = conditions(Ready="VolumeReady", Prepared="PrepareSucceeded")
@@ -183,14 +185,16 @@ def test_a_storage_is_told_of_when_it_is_ready_and_when_it_is_filled_again() -> 
     assert storage_told(filling, filled) == [("VolumeReady", False)]
 
 
-def test_a_quota_that_lets_nothing_fill_a_storage_is_told_once() -> None:
+def test_a_quota_that_refuses_a_prepares_pods_is_reported_once() -> None:
     waiting = conditions("the Job is on its way", Prepared=StorageReason.PREPARE_PROGRESSING)
     refused = conditions(REFUSED, Prepared=StorageReason.PREPARE_PROGRESSING)
     assert storage_told(waiting, refused) == [("PodRefused", True)]
     assert storage_told(refused, refused) == []
 
 
-def test_a_file_server_that_cannot_start_is_a_warning_and_one_that_serves_no_news() -> None:
+def test_a_file_server_that_cannot_start_is_a_warning_and_one_that_serves_is_not_reported() -> (
+    None
+):
     off, failed = (
         conditions(AccessorReady="AccessorOff"),
         conditions(AccessorReady="AccessorFailed"),

@@ -1,4 +1,4 @@
-"""What the leader tells of all objects, in a world where they come and go."""
+"""Metrics of all objects on the leader, while objects come and go."""
 
 from operator import not_
 
@@ -13,12 +13,12 @@ pytestmark = pytest.mark.looptime
 
 
 def stages(manager: Manager) -> dict[str, int]:
-    """How often each was measured."""
+    """A meter that counts the observations of each metric."""
     observed = manager.meter.observations
     return {title: times for title, times in observed.items() if "unit_stage_seconds" in title}
 
 
-async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> None:
+async def test_stock_and_units_are_counted_by_spec_name_and_state() -> None:
     world = World()
     world.add_pool(replicas=2)
     world.add_pool("once", refill="Never", specName="g2", replicas=3)
@@ -45,7 +45,7 @@ async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> Non
         assert census.storages() == {("Pending",): 0, ("Ready",): 0, ("Failed",): 0}
 
 
-async def test_a_spec_that_no_pool_has_any_more_is_told_no_more() -> None:
+async def test_a_spec_name_without_a_pool_has_no_series_any_more() -> None:
     world = World()
     world.add_pool(replicas=1)
     async with living(world), managing(world) as manager:

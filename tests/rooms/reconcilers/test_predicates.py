@@ -1,4 +1,4 @@
-"""Which changes of an object wake its reconcilers, and which wake nobody."""
+"""Predicates decide which changes of an object enqueue keys."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -52,18 +52,18 @@ def with_metadata(**changes: Any) -> GPUUnit:
         {"deletionTimestamp": MOMENT},
     ],
 )
-def test_what_somebody_wants_of_a_unit_wakes(changes: dict[str, Any]) -> None:
+def test_a_change_by_a_caller_enqueues_the_unit(changes: dict[str, Any]) -> None:
     assert asked(with_metadata(**changes)) != asked(UNIT)
 
 
-def test_our_own_answer_wakes_nobody() -> None:
+def test_our_own_status_enqueues_nothing() -> None:
     answered = attrs.evolve(
         with_metadata(resourceVersion="6"), status=GPUUnitStatus(phase="Ready")
     )
     assert asked(answered) == asked(UNIT)
 
 
-def test_a_pool_counts_stock_by_phase_claim_and_end() -> None:
+def test_a_pool_counts_stock_by_phase_claim_and_deletion() -> None:
     ready = attrs.evolve(UNIT, status=GPUUnitStatus(phase="Ready"))
     claimed = with_metadata(annotations={"runtime.lokiwager.io/claimed-by": "instance/a"})
     leaving = with_metadata(deletionTimestamp=MOMENT)
@@ -72,7 +72,7 @@ def test_a_pool_counts_stock_by_phase_claim_and_end() -> None:
     assert counted(with_metadata(labels={"a": "b"})) == counted(UNIT)
 
 
-def test_a_start_is_what_the_timeline_remembers() -> None:
+def test_a_unit_has_begun_once_its_timeline_says_so() -> None:
     begun = attrs.evolve(UNIT, status=GPUUnitStatus(timeline=Timeline(createdAt=MOMENT)))
     assert has_begun(begun)
     assert not has_begun(UNIT)
@@ -80,7 +80,7 @@ def test_a_start_is_what_the_timeline_remembers() -> None:
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("ClaimLost", ["g1"]), ("InvalidSpec", [])])
-def test_only_who_lost_a_claim_waits_for_stock(reason: str, expected: list[str]) -> None:
+def test_only_a_unit_that_lost_its_claim_waits_for_stock(reason: str, expected: list[str]) -> None:
     condition = Condition(type="Ready", reason=reason)
     assert list(by_wait(attrs.evolve(UNIT, status=GPUUnitStatus(conditions=(condition,))))) == (
         expected
@@ -96,13 +96,13 @@ def deployment(*, marks: Any = None, spec: bytes = b"{}", **status: Any) -> Depl
     )
 
 
-def test_a_child_that_we_have_just_made_is_no_news_and_any_other_is() -> None:
+def test_a_new_child_is_news_unless_we_created_it() -> None:
     assert not is_news(None, deployment(marks={APPLIED: "{}"}))
     assert is_news(None, deployment())
     assert is_news(deployment(), None)
 
 
-def test_a_child_that_changes_is_news_unless_only_its_status_does() -> None:
+def test_a_changed_child_is_news_unless_only_its_status_changed() -> None:
     assert is_news(deployment(), deployment(spec=b'{"replicas":3}'))
     assert is_news(deployment(), deployment(marks={"a": "b"}))
     assert not is_news(deployment(), deployment(readyReplicas=1))
@@ -111,7 +111,7 @@ def test_a_child_that_changes_is_news_unless_only_its_status_does() -> None:
 CURRENT: dict[str, Any] = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
 
 
-def test_a_deployment_tells_when_its_one_pod_is_ready_or_refused() -> None:
+def test_a_deployment_counts_when_its_pod_is_ready_or_refused() -> None:
     on_its_way = readiness(deployment(**CURRENT))
     assert readiness(None) == on_its_way == readiness(deployment(readyReplicas=1))
     assert readiness(deployment(**CURRENT, readyReplicas=1)) != on_its_way
@@ -130,11 +130,11 @@ def pod(*, ready: bool = False, gone: bool = False, waiting: str = "") -> Pod:
     )
 
 
-def test_a_pod_tells_of_trouble_readiness_and_its_end_and_of_no_step_between() -> None:
+def test_a_pod_counts_when_it_fails_is_ready_or_ends_and_at_no_step_between() -> None:
     assert trouble(pod()) == trouble(pod(waiting="ContainerCreating")) == trouble(None)
     others = [pod(ready=True), pod(gone=True), pod(waiting="ErrImagePull")]
     assert len({repr(trouble(each)) for each in (None, *others)}) == 4
 
 
-def test_a_child_without_our_label_is_nobodys() -> None:
+def test_a_child_without_our_label_belongs_to_no_unit() -> None:
     assert unit_name(pod()) == unit_name(None) == ""

@@ -1,4 +1,4 @@
-"""At rest nothing is written and nothing listed: not by a new leader, nor by another version."""
+"""A steady state causes no write and no list, even under a new leader or another version."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from tests.rooms.reconcilers.world import (
 
 pytestmark = pytest.mark.looptime
 
-# As another version of the template code would have it: every Pod comes out differently.
+# The template code of another version, in which every Pod comes out differently.
 NEWER = UnitOptions(
     template_revision=OPTIONS.template_revision + 1,
     is_restricted=True,
@@ -37,7 +37,7 @@ NEWER = UnitOptions(
 
 
 async def served(world: World, count: int) -> list[str]:
-    """So many units with Services, all Ready, and their names; nobody leads afterwards."""
+    """Start that many units with Services, and return their names; no leader runs afterwards."""
     names = [f"u{number}" for number in range(count)]
     async with living(world), managing(world):
         for name in names:
@@ -48,7 +48,7 @@ async def served(world: World, count: int) -> list[str]:
 
 
 def versions(world: World) -> dict[str, str]:
-    """Of everything that a write would touch."""
+    """Return the versions of all objects that a write could change."""
     return {
         f"{resource.plural}/{each['metadata']['name']}": each["metadata"]["resourceVersion"]
         for resource in (GPU_UNITS, DEPLOYMENTS, SERVICES, PODS)
@@ -56,7 +56,7 @@ def versions(world: World) -> dict[str, str]:
     }
 
 
-async def test_a_minute_of_two_hundred_units_writes_and_lists_nothing() -> None:
+async def test_two_hundred_steady_units_cause_no_write_and_no_list_in_a_minute() -> None:
     world = World()
     await served(world, 200)
     before = versions(world)
@@ -100,14 +100,14 @@ def zone_of(world: World, unit: str) -> str:
 
 
 def changed(world: World, before: dict[str, str]) -> set[str]:
-    """The units of which something is another than before."""
+    """Return the units with an object that has changed."""
     after = versions(world)
     keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     names = {key.partition("/")[2].removeprefix("unit-") for key in keys}
     return {name.partition("-")[0] for name in names}
 
 
-async def test_after_a_rollback_children_of_an_unknown_rule_rest_until_a_spec_changes() -> None:
+async def test_after_a_rollback_children_of_an_unknown_rule_stay_until_a_spec_changes() -> None:
     world = World()
     first, second = await served(world, 2)
     for name in (first, second):
@@ -130,14 +130,14 @@ async def test_after_a_rollback_children_of_an_unknown_rule_rest_until_a_spec_ch
 
 
 def applied_to(world: World, unit: str) -> dict[str, Any]:
-    """What the annotation of its Deployment remembers."""
+    """Return what the annotation of the unit's Deployment records."""
     applied: dict[str, Any] = json.loads(
         world.deployment(unit)["metadata"]["annotations"][APPLIED]
     )
     return applied
 
 
-async def test_new_defaults_of_an_operator_reach_units_with_their_next_change() -> None:
+async def test_new_defaults_of_an_operator_reach_units_at_their_next_change() -> None:
     world = World()
     (name,) = await served(world, 1)
     options = attrs.evolve(OPTIONS, pod_defaults=PodDefaults(node_selector={"zone": "a"}))

@@ -1,4 +1,4 @@
-"""What whoever runs the cluster is told: Events about our objects, and a word at the start."""
+"""Reports to operators: Events about our objects, and warnings when a leader starts."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -37,7 +37,7 @@ def crashing(message: str) -> dict[str, object]:
     }
 
 
-async def test_a_unit_tells_of_its_way_in_the_events_of_the_api() -> None:
+async def test_a_units_progress_is_recorded_as_events_in_the_api() -> None:
     world = World()
     world.troubles["demo"] = crashing("no weights")
     async with living(world), managing(world), service(world) as api:
@@ -65,7 +65,7 @@ async def test_a_unit_tells_of_its_way_in_the_events_of_the_api() -> None:
     assert {each["component"] for each in answer.data} == {"gpuruntime-manager"}
 
 
-async def test_the_same_again_is_counted_and_not_told_anew() -> None:
+async def test_a_repeated_event_is_counted_and_not_created_again() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo")
@@ -77,7 +77,7 @@ async def test_the_same_again_is_counted_and_not_told_anew() -> None:
     assert counts == {"DeploymentReady": 2, "ScaledToZero": 1}
 
 
-async def test_a_pool_is_told_of_once_whatever_is_claimed_from_it() -> None:
+async def test_a_pool_is_reported_once_however_many_claims_follow() -> None:
     world = World()
     async with living(world), managing(world), replica(world) as api:
         world.add_pool(replicas=2)
@@ -89,7 +89,7 @@ async def test_a_pool_is_told_of_once_whatever_is_claimed_from_it() -> None:
     assert len(world.objects(EVENTS, STOCK)) == 1
 
 
-async def test_events_that_cannot_be_sent_hold_nobody_up() -> None:
+async def test_events_that_cannot_be_sent_block_no_reconcile() -> None:
     world = World()
 
     async with (
@@ -114,7 +114,7 @@ def add_priorities(world: World) -> None:
         world.call("POST", PRIORITY_CLASSES.path(), body)
 
 
-async def test_missing_priority_classes_are_told_once_with_a_remedy() -> None:
+async def test_missing_priority_classes_are_logged_once_with_a_remedy() -> None:
     world = World()
     with capture_logs() as lines:
         async with living(world), managing(world):
@@ -127,7 +127,7 @@ async def test_missing_priority_classes_are_told_once_with_a_remedy() -> None:
     assert "manifests" in told[0]["remedy"]
 
 
-async def test_priority_classes_that_are_there_are_not_talked_about() -> None:
+async def test_existing_priority_classes_are_not_logged() -> None:
     world = World()
     add_priorities(world)
     with capture_logs() as lines:
@@ -139,7 +139,7 @@ async def test_priority_classes_that_are_there_are_not_talked_about() -> None:
     assert pod["spec"]["priorityClassName"] == "gpuruntime-instance"
 
 
-async def test_priority_classes_that_come_later_restart_nothing() -> None:
+async def test_priority_classes_that_are_created_later_restart_nothing() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("old")

@@ -1,4 +1,4 @@
-"""The memory of operations that ended: who gets one, and when it goes."""
+"""Tombstones of finished operations: which units get one, and when it is deleted."""
 
 import asyncio
 import json
@@ -50,13 +50,13 @@ def tombstones_of(api: Replica, *, retention_seconds: float = 3_600.0) -> Tombst
 
 
 def undertaker_of(api: Replica, queue: WorkQueue[Key] | None = None) -> TombstoneWriter:
-    """With a mirror that has not been read."""
+    """Return a writer with an empty cache."""
     mirror = Informer(api.context.client, CONFIG_MAPS, rng=Random(1))
     return TombstoneWriter(tombstones_of(api), queue or WorkQueue("deletion"), mirror)
 
 
 def buried(world: World) -> list[str]:
-    """The uids."""
+    """Return the uids in the tombstones."""
     held = world.objects(CONFIG_MAPS, SYSTEM)
     return sorted(json.loads(text)["uid"] for each in held for text in each["data"].values())
 
@@ -73,7 +73,7 @@ def buried(world: World) -> list[str]:
     ],
     ids=["gone", "another of its name", "changed", "new", "no operation", "lost its operation"],
 )
-async def test_who_ends_an_operation_gets_a_tombstone(
+async def test_a_unit_that_ends_its_operation_gets_a_tombstone(
     old: GPUUnit | None, new: GPUUnit | None, expected: list[str]
 ) -> None:
     world = World()
@@ -84,7 +84,7 @@ async def test_who_ends_an_operation_gets_a_tombstone(
     assert buried(world) == expected
 
 
-async def test_each_of_several_units_of_a_name_is_buried() -> None:
+async def test_each_of_several_units_of_a_name_gets_a_tombstone() -> None:
     world = World()
     async with replica(world) as api:
         undertaker = undertaker_of(api)
@@ -94,7 +94,7 @@ async def test_each_of_several_units_of_a_name_is_buried() -> None:
     assert buried(world) == ["u1", "u2"]
 
 
-async def test_a_write_that_failed_is_done_by_the_next_try() -> None:
+async def test_a_failed_write_is_done_by_the_retry() -> None:
     world = World()
     async with replica(world) as api:
         undertaker = undertaker_of(api)
@@ -109,7 +109,7 @@ async def test_a_write_that_failed_is_done_by_the_next_try() -> None:
         assert len(api.transport.sent) == sent
 
 
-async def test_what_its_deletion_has_buried_is_not_buried_again() -> None:
+async def test_a_tombstone_written_by_the_deletion_is_not_written_again() -> None:
     world = World()
     async with replica(world) as api:
         tombstones = tombstones_of(api)
@@ -121,7 +121,7 @@ async def test_what_its_deletion_has_buried_is_not_buried_again() -> None:
     assert buried(world) == ["u1", "u2"]
 
 
-async def test_a_unit_deleted_by_anybody_is_remembered_for_the_retention_and_no_longer() -> None:
+async def test_a_unit_deleted_by_any_client_is_remembered_for_the_retention() -> None:
     world = World()
     async with living(world), managing(world, retention_seconds=100.0):
         world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
@@ -133,7 +133,7 @@ async def test_a_unit_deleted_by_anybody_is_remembered_for_the_retention_and_no_
         await until(lambda: buried(world), not_, seconds=2 * SWEEP_SECONDS)
 
 
-async def test_a_sweep_that_fails_is_made_up_for_by_the_next() -> None:
+async def test_a_failed_sweep_is_made_up_for_by_the_next() -> None:
     world = World()
     async with living(world), managing(world, retention_seconds=1.0) as manager:
         manager.transport.on("DELETE", "configmaps", UNREACHABLE)
@@ -144,7 +144,7 @@ async def test_a_sweep_that_fails_is_made_up_for_by_the_next() -> None:
         await until(lambda: buried(world), not_, seconds=3 * SWEEP_SECONDS)
 
 
-async def test_a_tombstone_written_anew_during_a_sweep_counts_from_then() -> None:
+async def test_a_tombstone_rewritten_during_a_sweep_is_kept() -> None:
     world = World()
     async with managing(world, retention_seconds=100.0) as manager:
         async with replica(world) as api:
@@ -156,7 +156,7 @@ async def test_a_tombstone_written_anew_during_a_sweep_counts_from_then() -> Non
         assert buried(world) == ["u1"]
 
 
-async def test_nothing_of_ours_is_needed_to_read_a_tombstone() -> None:
+async def test_a_tombstone_can_be_read_without_our_other_objects() -> None:
     world = World()
     async with managing(world):
         body: dict[str, Any] = {
@@ -175,7 +175,7 @@ def delete_by_hand(world: World) -> None:
     world.delete(GPU_UNITS, INSTANCE, "demo")
 
 
-async def test_a_standby_that_begins_to_lead_buries_what_the_leader_could_not() -> None:
+async def test_a_new_leader_writes_the_tombstones_that_the_last_one_could_not() -> None:
     world, turn = World(), asyncio.Event()
     async with living(world), managing(world, turn=turn) as standby:
         async with managing(world) as leader:
@@ -193,7 +193,7 @@ async def test_a_standby_that_begins_to_lead_buries_what_the_leader_could_not() 
         await until(lambda: world.units, not_)
 
 
-async def test_a_standby_that_begins_to_lead_asks_nothing_about_what_was_buried() -> None:
+async def test_a_new_leader_sends_no_request_about_existing_tombstones() -> None:
     world, turn = World(), asyncio.Event()
     async with living(world), managing(world, turn=turn) as standby:
         async with managing(world):
@@ -208,7 +208,7 @@ async def test_a_standby_that_begins_to_lead_asks_nothing_about_what_was_buried(
         assert sent == []
 
 
-async def test_a_standby_forgets_what_was_deleted_long_ago() -> None:
+async def test_a_standby_forgets_old_deletions() -> None:
     world, turn = World(), asyncio.Event()
     async with living(world), managing(world, turn=turn):
         async with managing(world) as leader:
@@ -223,7 +223,7 @@ async def test_a_standby_forgets_what_was_deleted_long_ago() -> None:
     assert buried(world) == []
 
 
-async def test_a_standby_remembers_no_more_than_so_many_deletions_the_latest_ones() -> None:
+async def test_a_standby_remembers_a_bounded_number_of_the_latest_deletions() -> None:
     async with replica(World()) as api:
         queue: WorkQueue[Key] = WorkQueue("deletion")
         undertaker = undertaker_of(api, queue)

@@ -1,7 +1,7 @@
-"""A cluster that lives: stock and units on the embedded server, Pods that run, and managers.
+"""A simulated cluster: stock and units on the embedded server, Pods that run, and managers.
 
-Everything moves in virtual time. The life behind the API server (Deployments make Pods, Pods
-become ready, children go with their owners) is played here, step by step, by `Life`.
+Everything happens in virtual time. `Life` plays the controllers behind the API server step by
+step: Deployments create Pods, Pods become ready, and children are collected with their owners.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ SETTLED = Term(age_seconds=0.0, is_clean=True)
 
 
 class Ledger:
-    """Every write that a server carried out, whoever asked for it and whoever heard of it."""
+    """A record of every write that the server carried out, even if its answer was lost."""
 
     def __init__(self, inner: InProcessTransport) -> None:
         self._inner = inner
@@ -62,11 +62,11 @@ class World(Cluster):
     def __init__(self) -> None:
         super().__init__()
         self.ledger = Ledger(InProcessTransport(self.server))
-        # What the kubelet says of the containers of a unit, by the unit's name.
+        # The kubelet's container states by unit name.
         self.troubles: dict[str, Document] = {}
-        # What the scheduler says of a unit's Pod while no node takes it.
+        # The scheduler's message about a unit's Pod that no node takes.
         self.unschedulable: dict[str, str] = {}
-        # Where the Pods of a unit run from now on, where it is not node-1.
+        # The node of a unit's new Pods; node-1 by default.
         self.nodes: dict[str, str] = {}
 
     def add_pool(self, name: str = "p", *, refill: str = "Always", **spec: Any) -> Document:
@@ -79,7 +79,7 @@ class World(Cluster):
         return self.call("POST", STOCK_POOLS.path(namespace=STOCK), body)
 
     def add_unit(self, name: str, *, annotations: Document | None = None, **spec: Any) -> Document:
-        """As by kubectl, without a claim."""
+        """Create a unit as kubectl does, without a claim."""
         body = {
             "apiVersion": GPU_UNITS.api_version,
             "kind": "GPUUnit",
@@ -105,7 +105,7 @@ class World(Cluster):
         return self.call("PATCH", path, {"metadata": {"annotations": marks}})
 
     def provenance(self, stock: str, *, operation: str) -> Document:
-        """The annotations of a unit that took the stock."""
+        """Return the annotations of a unit that took the stock."""
         return {
             labels.OPERATION_ID: operation,
             labels.REQUEST_HASH: "hash",
@@ -129,7 +129,7 @@ class World(Cluster):
         return [each["metadata"]["name"] for each in self.objects(resource, namespace)]
 
     def told(self, name: str, namespace: str = INSTANCE) -> list[str]:
-        """The Events about an object, each as its reason and its message."""
+        """Return the Events about an object, each as its reason and its message."""
         return [
             f"{each['reason']}: {each['message']}"
             for each in self.objects(EVENTS, namespace)
@@ -144,13 +144,13 @@ class World(Cluster):
         self.call("DELETE", resource.path(namespace=namespace, name=name))
 
     def made(self, resource: Any) -> Counter[str]:
-        """How often each kind of write was done to the objects of a kind."""
+        """Return how often each kind of write was done to objects of the kind."""
         return Counter(
             each.split()[0] for each in self.ledger.done if f"/{resource.plural}" in each
         )
 
     def end_state(self) -> dict[str, Any]:
-        """What stays, without what no two runs share."""
+        """Return all objects, without the values that differ in every run."""
         return {
             "units": {each["metadata"]["name"]: phase_of(each) for each in self.units},
             "stock": {
@@ -184,7 +184,7 @@ def message_of(document: Document) -> str:
 
 
 class Life:
-    """Deployment controller, scheduler, kubelet and garbage collector, a step every 200 ms."""
+    """Deployment controller, scheduler, kubelet and garbage collector, one step every 200 ms."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -216,7 +216,7 @@ class Life:
             self._move(deployment, pods.get(deployment["metadata"]["uid"]))
 
     def _move(self, deployment: Document, pod: Document | None) -> None:
-        """One thing at a time, as the parts of a cluster do."""
+        """Make one change at a time, as the parts of a cluster do."""
         wants_pod = deployment["spec"]["replicas"] == 1
         template = repr(deployment["spec"]["template"])
         is_ready = False
@@ -335,9 +335,9 @@ async def managing(
     retention_seconds: float = 86_400.0,
     turn: asyncio.Event | None = None,
 ) -> AsyncIterator[Manager]:
-    """Leading, with synced caches, until the end of the block, where it dies as if killed.
+    """Run a leader with synced caches during the block; it ends as if killed.
 
-    With a `turn` it stands by until that has come.
+    With a `turn`, it is a standby until that event is set.
     """
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(world.ledger, tasks=tasks, latency=lambda: 0.001)
@@ -382,7 +382,7 @@ async def living(world: World) -> AsyncIterator[None]:
 async def until(
     look: Callable[[], T], holds: Callable[[T], object] = bool, *, seconds: float = 300.0
 ) -> None:
-    """Poll at each step of the world, for so many virtual seconds."""
+    """Poll at each step of the world, for that many virtual seconds."""
     await eventually(look, holds, within_seconds=seconds, poll_seconds=STEP_SECONDS)
 
 
@@ -391,7 +391,7 @@ async def becomes(world: World, unit: str, phase: str, *, seconds: float = 300.0
 
 
 async def quiet(world: World, *, seconds: float = 5.0) -> None:
-    """Returns once nobody has written through a ledger for so long."""
+    """Return once no client has written through a ledger for that many seconds."""
     count = -1
     while count != len(world.ledger.done):
         count = len(world.ledger.done)

@@ -237,7 +237,7 @@ CORE: Final = (
         '    return unit.status.nodeName if runs else ""',
         '    return ""',
         "tests/rooms/reconcilers/unit/test_status.py"
-        "::test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known",
+        "::test_a_running_unit_keeps_its_node_while_its_pod_is_not_known",
     ),
     Mutation(
         "lack of stock is answered for a possibly finished operation",

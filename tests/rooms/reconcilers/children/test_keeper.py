@@ -1,4 +1,4 @@
-"""Children under a name that somebody else has taken."""
+"""Children whose name another owner's object has taken."""
 
 import asyncio
 
@@ -12,8 +12,8 @@ from tests.rooms.reconcilers.world import World, living, managing, reason_of, un
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_child_of_somebody_else_is_looked_at_again_without_a_write() -> None:
-    """It carries none of our labels, so no cache shows it."""
+async def test_another_owners_child_is_read_again_without_a_write() -> None:
+    """The child has none of our labels, so no cache contains it."""
     world = World()
     async with living(world), managing(world) as manager:
         add_foreign_deployment(world)

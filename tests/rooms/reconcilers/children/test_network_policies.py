@@ -1,4 +1,4 @@
-"""The rules of one Pod's policy, under every configuration; tests/rooms/roles has the whole."""
+"""The rules of one Pod's policy in every configuration; tests/rooms/roles tests the whole."""
 
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +73,7 @@ def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
 
 
 @pytest.mark.parametrize("options", [CLOSED, OPEN])
-def test_a_unit_without_ports_is_reached_by_nobody(options: NetworkOptions) -> None:
+def test_a_unit_without_ports_cannot_be_reached(options: NetworkOptions) -> None:
     network = under(unit_rules(unit(), options))
     assert not network.permits(Endpoint(namespace="caller"), DEMO, 80)
     assert not network.permits(DEMO, DEMO, 80)
@@ -108,7 +108,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("address", "verdict"), ADDRESSES)
-def test_units_and_downloads_reach_the_internet_and_nothing_private(
+def test_units_and_downloads_reach_the_internet_but_no_private_address(
     address: str, verdict: bool
 ) -> None:
     assert under(unit_rules(unit(), CLOSED)).permits(DEMO, outside(address), 443) is verdict
@@ -128,15 +128,15 @@ def test_units_and_downloads_reach_the_internet_and_nothing_private(
         (NEIGHBOUR, 53, False),
     ],
 )
-def test_of_the_cluster_a_unit_reaches_its_name_servers_alone(
+def test_a_unit_reaches_nothing_in_the_cluster_but_its_name_servers(
     target: Endpoint, port: int, protocol: str, verdict: bool
 ) -> None:
     found = under(unit_rules(unit(), CLOSED)).permits(DEMO, target, port, protocol)
     assert found is verdict
 
 
-def test_a_name_server_at_an_address_that_is_blocked_is_reached_for_names_alone() -> None:
-    """Such as a cache on each node, which lives on a link-local address."""
+def test_a_name_server_at_a_blocked_address_is_reached_for_names_only() -> None:
+    """An example is a cache on each node, which has a link-local address."""
     options = NetworkOptions(
         blocked_cidrs=PRIVATE_NETWORKS, name_servers=("169.254.20.10/32", "fd00::a/128")
     )
@@ -150,14 +150,14 @@ def test_a_name_server_at_an_address_that_is_blocked_is_reached_for_names_alone(
         assert not network.permits(who, outside("169.254.169.254"), 53, "UDP")
 
 
-def test_whoever_says_so_lets_units_reach_everything() -> None:
+def test_units_reach_everything_if_the_configuration_allows_all() -> None:
     network = under(unit_rules(unit(), OPEN))
     for target in (outside("10.96.0.1"), outside("fd00::1"), NEIGHBOUR, NATS):
         assert network.permits(DEMO, target, 1, "UDP")
 
 
 @pytest.mark.parametrize("options", [CLOSED, OPEN])
-def test_a_copy_reaches_nothing_and_nothing_that_fills_a_storage_is_reached(
+def test_a_copy_reaches_nothing_and_no_prepare_can_be_reached(
     options: NetworkOptions,
 ) -> None:
     job = Endpoint(namespace="units", labels=FILLING)
@@ -181,7 +181,7 @@ def test_a_copy_reaches_nothing_and_nothing_that_fills_a_storage_is_reached(
         (("0.0.0.0/0", "::/0"), "2606:2800:220:1::1", False),
     ],
 )
-def test_a_family_that_is_blocked_whole_is_not_opened_by_what_is_left_of_the_rule(
+def test_an_address_family_that_is_blocked_as_a_whole_stays_closed(
     blocked: tuple[str, ...], address: str, verdict: bool
 ) -> None:
     rules = unit_rules(unit(), NetworkOptions(blocked_cidrs=blocked))
@@ -211,7 +211,7 @@ BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)
         (CLOSED, NATS, 4222, False),
     ],
 )
-def test_workers_alone_reach_nats_where_it_is_configured(
+def test_only_workers_reach_nats_if_it_is_configured(
     options: NetworkOptions, target: Endpoint, port: int, verdict: bool
 ) -> None:
     worker = under(unit_rules(unit(serverless=FUNCTION), options))
@@ -220,7 +220,7 @@ def test_workers_alone_reach_nats_where_it_is_configured(
         assert not under(unit_rules(other, options)).permits(DEMO, target, port)
 
 
-def test_nobody_but_the_kubelet_reaches_what_a_worker_says_of_its_health() -> None:
+def test_only_the_kubelet_reaches_a_workers_health_endpoints() -> None:
     worker = under(unit_rules(unit(Port(name="http", port=8080), serverless=FUNCTION), BY_LABELS))
     for port in range(28_080, 28_090):
         assert not worker.permits(Endpoint(namespace="caller"), DEMO, port)
@@ -235,5 +235,5 @@ def test_nobody_but_the_kubelet_reaches_what_a_worker_says_of_its_health() -> No
         lambda: prepare_rules(FILLING, Prepare(fromStorageName="s"), CLOSED),
     ],
 )
-def test_both_directions_are_always_held(rules: Callable[[], JsonObject]) -> None:
+def test_every_policy_restricts_both_directions(rules: Callable[[], JsonObject]) -> None:
     assert rules()["policyTypes"] == ["Ingress", "Egress"]

@@ -1,4 +1,4 @@
-"""What the unit that declares a function is told of, case by case."""
+"""Verdicts on a unit that declares a function, case by case."""
 
 import attrs
 import pytest
@@ -73,7 +73,9 @@ def workers(of: Verdict) -> Condition:
         ),
     ],
 )
-def test_whether_a_function_can_be_called(found: Verdict, reason: str, words: str) -> None:
+def test_ready_says_whether_a_function_can_be_called(
+    found: Verdict, reason: str, words: str
+) -> None:
     assert (found.reason, found.message) == (reason, words)
     if reason != "FunctionDeclared":
         said = workers(found)
@@ -100,7 +102,7 @@ def test_whether_a_function_can_be_called(found: Verdict, reason: str, words: st
         ),
     ],
 )
-def test_whether_it_has_the_workers_that_it_needs(
+def test_serverless_ready_says_whether_a_function_has_the_workers_it_needs(
     told: ServerlessStatus | None, status: str, reason: str, words: str
 ) -> None:
     said = workers(verdict(template(told=told)))
@@ -109,7 +111,7 @@ def test_whether_it_has_the_workers_that_it_needs(
     assert said.observedGeneration == 3
 
 
-def test_storages_want_one_worker_also_where_no_rule_of_the_server_said_so() -> None:
+def test_a_function_with_storages_has_one_worker_even_without_the_servers_rule() -> None:
     plain = template()
     mounts = (StorageMount(name="data", mountPath="/data"),)
     unit = attrs.evolve(plain, spec=attrs.evolve(plain.spec, storageMounts=mounts))

@@ -1,4 +1,4 @@
-"""What a worker is told, and when it needs another login."""
+"""Contents of a worker's Secret, and the time of its next login."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -63,7 +63,7 @@ def secret(
     return stored(secret_body(UNIT, secret_data(UNIT, OPTIONS, given), minted, VALIDITY))
 
 
-def test_a_worker_starts_with_what_it_is_told(tmp_path: Path) -> None:
+def test_a_worker_loads_the_configuration_in_its_secret(tmp_path: Path) -> None:
     file = tmp_path / "worker.yaml"
     file.write_text(worker_settings(UNIT, OPTIONS, FILES))
     settings = load(str(file), flags={}, environment={})
@@ -87,7 +87,7 @@ def test_a_worker_starts_with_what_it_is_told(tmp_path: Path) -> None:
     assert settings.operations.listen.port == 28_081
 
 
-def test_each_file_that_it_is_told_of_is_there() -> None:
+def test_each_file_named_in_the_configuration_is_in_the_secret() -> None:
     data = {
         name: base64.b64decode(text).decode() for name, text in secret(files=FILES).data.items()
     }
@@ -103,7 +103,7 @@ def test_a_secret_is_never_printed() -> None:
     assert words not in repr(secret())
 
 
-def test_a_secret_is_the_units_own() -> None:
+def test_a_secret_is_owned_by_its_unit() -> None:
     owner = secret().metadata.controller_owner
     assert owner is not None
     assert (secret().metadata.name, owner.name, owner.uid) == (
@@ -116,7 +116,7 @@ def test_a_secret_is_the_units_own() -> None:
 @pytest.mark.parametrize(
     ("passed", "seconds"), [(0 * HOUR, 7200.0), (HOUR, 3600.0), (2 * HOUR, 0.0), (9 * HOUR, 0.0)]
 )
-def test_credentials_are_made_anew_while_a_third_of_their_life_is_left(
+def test_credentials_are_renewed_when_a_third_of_their_lifetime_is_left(
     passed: timedelta, seconds: float
 ) -> None:
     now = NOW + passed
@@ -134,11 +134,11 @@ def test_credentials_are_made_anew_while_a_third_of_their_life_is_left(
     ],
     ids=["none", "another login", "scribbled over", "without marks"],
 )
-def test_what_is_no_good_is_not_kept(live: Secret | None) -> None:
+def test_invalid_credentials_are_not_kept(live: Secret | None) -> None:
     assert kept_credentials(live, VALIDITY, NOW) is None
 
 
-def test_credentials_for_something_else_are_not_kept() -> None:
+def test_credentials_for_another_purpose_are_not_kept() -> None:
     other = attrs.evolve(VALIDITY, purpose="echo, by key 2")
     assert kept_credentials(secret(), other, NOW) is None
     assert renewal_seconds(secret(), other, NOW) == 0.0
@@ -148,7 +148,7 @@ FILE_SETS = st.dictionaries(st.sampled_from(["caFile", "keyFile", "tokenFile"]),
 
 
 @given(FILE_SETS, FILE_SETS, st.booleans())
-def test_one_patch_brings_a_secret_to_what_it_should_be(
+def test_one_patch_leads_to_the_desired_secret(
     before: dict[str, str], wanted: dict[str, str], is_minted: bool
 ) -> None:
     live = secret(files=before)

@@ -1,4 +1,4 @@
-"""Workers of functions on the embedded server: their Secret comes first, and stays good."""
+"""Workers of functions on the embedded server: their Secret comes first, and stays valid."""
 
 import asyncio
 import base64
@@ -72,7 +72,7 @@ def begin(world: World) -> None:
 
 
 async def run_a_worker(world: World) -> None:
-    """Life stands still afterwards: nothing else moves while time passes."""
+    """Stop the simulated cluster, so that nothing changes while time passes."""
     async with living(world):
         begin(world)
         await becomes(world, "demo-w-1", "Ready")
@@ -92,7 +92,7 @@ async def test_a_worker_has_its_secret_before_it_has_a_pod() -> None:
         assert told(world).keys() == {"worker.yaml"}
 
 
-async def test_at_rest_a_worker_costs_no_write() -> None:
+async def test_an_unchanged_worker_causes_no_write() -> None:
     world = World()
     async with managing(world, options=FUNCTIONS):
         await run_a_worker(world)
@@ -109,7 +109,7 @@ async def test_without_a_broker_no_worker_starts() -> None:
         assert world.objects(DEPLOYMENTS, INSTANCE) == world.objects(SECRETS, INSTANCE) == []
 
 
-async def test_a_shared_login_goes_into_the_secret_and_follows_its_file(tmp_path: Path) -> None:
+async def test_a_shared_login_is_in_the_secret_and_follows_its_file(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("sesame")
     world = World()
@@ -124,7 +124,7 @@ async def test_a_shared_login_goes_into_the_secret_and_follows_its_file(tmp_path
         assert world.made(DEPLOYMENTS) == before
 
 
-async def test_a_login_that_is_missing_is_named_and_found_once_it_is_there(tmp_path: Path) -> None:
+async def test_a_missing_login_is_named_and_found_once_it_exists(tmp_path: Path) -> None:
     token = tmp_path / "token"
     world = World()
     async with living(world), managing(world, options=with_files(tokenFile=str(token))):
@@ -135,7 +135,7 @@ async def test_a_login_that_is_missing_is_named_and_found_once_it_is_there(tmp_p
         await becomes(world, "demo-w-1", "Ready")
 
 
-async def test_a_login_that_cannot_be_renewed_yet_disturbs_nobody_who_serves(
+async def test_a_login_that_cannot_be_renewed_yet_does_not_affect_serving_workers(
     tmp_path: Path,
 ) -> None:
     world, made = World(), mint(tmp_path)
@@ -153,7 +153,7 @@ async def test_a_login_that_cannot_be_renewed_yet_disturbs_nobody_who_serves(
         assert user_in(told(world)["credentials"]) != first
 
 
-async def test_minted_credentials_are_renewed_in_time_and_nothing_restarts(tmp_path: Path) -> None:
+async def test_minted_credentials_are_renewed_in_time_without_a_restart(tmp_path: Path) -> None:
     world = World()
     async with managing(world, options=FUNCTIONS, mint=mint(tmp_path)):
         await run_a_worker(world)
@@ -167,7 +167,7 @@ async def test_minted_credentials_are_renewed_in_time_and_nothing_restarts(tmp_p
         assert world.made(SECRETS) == {"POST": 1, "PATCH": 1}
 
 
-async def test_the_next_leader_keeps_the_credentials_that_are_good(tmp_path: Path) -> None:
+async def test_the_next_leader_keeps_valid_credentials(tmp_path: Path) -> None:
     world, made = World(), mint(tmp_path)
     async with living(world):
         async with managing(world, options=FUNCTIONS, mint=made):
@@ -180,7 +180,7 @@ async def test_the_next_leader_keeps_the_credentials_that_are_good(tmp_path: Pat
         assert world.made(SECRETS) == {"POST": 1}
 
 
-async def test_another_signing_key_makes_other_credentials(tmp_path: Path) -> None:
+async def test_another_signing_key_leads_to_new_credentials(tmp_path: Path) -> None:
     world, made = World(), mint(tmp_path)
     async with managing(world, options=FUNCTIONS, mint=made):
         await run_a_worker(world)
@@ -191,7 +191,7 @@ async def test_another_signing_key_makes_other_credentials(tmp_path: Path) -> No
         assert told(world)["credentials"] != first
 
 
-async def test_a_secret_that_somebody_deleted_comes_back() -> None:
+async def test_a_deleted_secret_is_created_again() -> None:
     world = World()
     async with managing(world, options=FUNCTIONS):
         await run_a_worker(world)
@@ -201,7 +201,7 @@ async def test_a_secret_that_somebody_deleted_comes_back() -> None:
         assert told(world) == before
 
 
-async def test_somebody_elses_secret_of_the_name_is_left_alone() -> None:
+async def test_another_owners_secret_of_the_name_is_left_alone() -> None:
     world = World()
     foreign = {"metadata": {"name": "unit-demo-w-1"}, "data": {"a": "Yg=="}}
     world.call("POST", SECRETS.path(namespace=INSTANCE), foreign)
@@ -215,8 +215,8 @@ async def test_somebody_elses_secret_of_the_name_is_left_alone() -> None:
         assert told(world) == {"a": "b"}
 
 
-async def test_another_image_of_the_worker_restarts_nobody() -> None:
-    """It comes with the next incarnation, as a change of ours does for every unit."""
+async def test_another_image_of_the_worker_restarts_no_pod() -> None:
+    """The image comes with the next Pod, as a change of ours does for every unit."""
     world = World()
     later = attrs.evolve(FUNCTIONS, sidecar=attrs.evolve(SIDECAR, image="gpuruntime:later"))
     async with living(world):
@@ -235,7 +235,7 @@ async def test_another_image_of_the_worker_restarts_nobody() -> None:
         assert template["spec"]["initContainers"][0]["image"] == "gpuruntime:later"
 
 
-async def test_new_limits_of_a_function_reach_workers_that_run_on() -> None:
+async def test_new_limits_of_a_function_reach_running_workers() -> None:
     world = World()
     async with managing(world, options=FUNCTIONS):
         template = world.add_unit("demo", serverless={"requestID": "echo", "timeoutSeconds": 60})
@@ -253,7 +253,7 @@ async def test_new_limits_of_a_function_reach_workers_that_run_on() -> None:
         assert world.made(SECRETS) == {"POST": 1, "PATCH": 1}
 
 
-async def test_without_its_template_a_worker_keeps_the_limits_that_it_was_made_with() -> None:
+async def test_a_worker_without_its_template_keeps_its_original_limits() -> None:
     world = World()
     async with managing(world, options=FUNCTIONS):
         world.add_unit("demo", serverless={"requestID": "echo", "timeoutSeconds": 60})
@@ -261,7 +261,7 @@ async def test_without_its_template_a_worker_keeps_the_limits_that_it_was_made_w
         assert "attemptTimeout: 300" in told(world)["worker.yaml"]
 
 
-async def test_a_worker_that_was_edited_to_serve_another_function_gets_no_login_for_it() -> None:
+async def test_a_worker_edited_to_serve_another_function_gets_no_login_for_it() -> None:
     world = World()
     async with managing(world, options=FUNCTIONS):
         template = world.add_unit("demo", serverless={"requestID": "echo"})
@@ -285,9 +285,7 @@ async def test_a_worker_that_was_edited_to_serve_another_function_gets_no_login_
     "fault",
     [Fault(is_answer_lost=True), refused(503, "ServiceUnavailable"), refused(403, "Forbidden")],
 )
-async def test_a_write_that_fails_is_tried_again_and_makes_one_login(
-    tmp_path: Path, fault: Fault
-) -> None:
+async def test_a_failed_write_is_retried_and_mints_one_login(tmp_path: Path, fault: Fault) -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS, mint=mint(tmp_path)) as manager:
         manager.transport.on("POST", "secrets", fault)

@@ -1,4 +1,4 @@
-"""What becomes of a claimed stock unit, case by case."""
+"""Decisions about a claimed stock unit, case by case."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -62,7 +62,7 @@ def claimant(
         (stock(), claimant(source="another", created=None), False, Doubt()),
     ],
 )
-def test_a_claim_comes_to_its_end(
+def test_each_state_of_a_claim_has_one_resolution(
     held: GPUUnit, by: GPUUnit | None, recorded: bool, expected: Resolution
 ) -> None:
     assert resolve(held, by, is_recorded=recorded) == expected

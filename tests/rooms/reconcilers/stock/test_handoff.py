@@ -1,4 +1,4 @@
-"""Claims that come to a good end, to none, or to another one."""
+"""Claims that succeed, that come to nothing, or that another unit takes over."""
 
 import asyncio
 from operator import not_
@@ -36,7 +36,7 @@ def claim_of(world: World, stock: str) -> str:
     return notes(world.stock(stock)).get(labels.CLAIMED_BY, "")
 
 
-async def test_a_claim_of_which_no_unit_came_is_freed_after_its_grace_and_told_of() -> None:
+async def test_a_claim_without_a_unit_is_freed_and_reported_after_its_grace() -> None:
     world = World()
     async with living(world), managing(world):
         await seeded(world)
@@ -53,7 +53,7 @@ async def test_a_claim_of_which_no_unit_came_is_freed_after_its_grace_and_told_o
     ]
 
 
-async def test_a_mark_that_names_nobody_is_freed_and_told_of_as_such() -> None:
+async def test_a_claim_without_a_claimant_is_freed_and_reported_as_such() -> None:
     world = World()
     async with living(world), managing(world):
         await seeded(world)
@@ -65,7 +65,7 @@ async def test_a_mark_that_names_nobody_is_freed_and_told_of_as_such() -> None:
     ]
 
 
-async def test_stock_that_cannot_be_carried_out_is_freed_as_well() -> None:
+async def test_stock_with_an_invalid_spec_is_freed_as_well() -> None:
     world = World()
     world.add_stock_unit("odd", memory="much", is_ready=False)
     world.claim_by_hand("odd", "nobody", operation="lost")
@@ -74,7 +74,7 @@ async def test_stock_that_cannot_be_carried_out_is_freed_as_well() -> None:
         await until(lambda: claim_of(world, "odd"), not_, seconds=95)
 
 
-async def test_a_doubtful_claim_does_not_keep_its_stock_from_being_looked_at() -> None:
+async def test_stock_with_a_doubtful_claim_is_still_reconciled() -> None:
     world = World()
     world.unschedulable["p-1"] = "0/3 nodes are available"
     async with living(world), managing(world):
@@ -84,7 +84,7 @@ async def test_a_doubtful_claim_does_not_keep_its_stock_from_being_looked_at() -
         await until(lambda: reason_of(world.stock("p-1")), equals("PodUnschedulable"), seconds=20)
 
 
-async def test_a_new_attempt_begins_a_grace_of_its_own() -> None:
+async def test_a_new_attempt_begins_its_own_grace() -> None:
     world = World()
     async with living(world), managing(world):
         await seeded(world)
@@ -96,7 +96,7 @@ async def test_a_new_attempt_begins_a_grace_of_its_own() -> None:
         await until(lambda: claim_of(world, "p-1"), not_, seconds=12)
 
 
-async def test_a_new_leader_begins_the_grace_anew() -> None:
+async def test_a_new_leader_begins_a_new_grace() -> None:
     world = World()
     async with living(world):
         async with managing(world):
@@ -109,7 +109,7 @@ async def test_a_new_leader_begins_the_grace_anew() -> None:
             await until(lambda: claim_of(world, "p-1"), not_, seconds=12)
 
 
-async def test_a_unit_that_comes_at_the_end_of_the_grace_keeps_its_claim() -> None:
+async def test_a_unit_created_at_the_end_of_the_grace_keeps_its_claim() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         await seeded(world)
@@ -145,7 +145,7 @@ async def test_a_unit_whose_stock_is_gone_waits_for_other_stock_and_takes_it() -
     assert sorted(told) == ["ClaimLost", "ClaimReplaced", "DeploymentReady"]
 
 
-async def test_of_two_units_of_one_operation_the_older_starts_and_the_other_says_so() -> None:
+async def test_the_older_of_two_units_of_an_operation_starts_and_the_other_reports_it() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("first", annotations={labels.OPERATION_ID: "op"})
@@ -179,7 +179,7 @@ async def test_a_leader_that_follows_a_crash_starts_no_rival_in_its_first_minute
         assert reason_of(world.unit("second")) == "OperationConflict"
 
 
-async def test_a_unit_under_the_name_of_a_finished_operation_is_removed() -> None:
+async def test_a_unit_under_the_name_of_a_finished_operation_is_deleted() -> None:
     world = World()
     marks = {labels.OPERATION_ID: "op", labels.REQUEST_HASH: "hash"}
     async with living(world), managing(world):
@@ -203,7 +203,7 @@ async def test_a_unit_prefers_the_node_of_the_stock_that_it_takes_over() -> None
     assert preferred_node(world, "demo") == ["node-1"]
 
 
-async def test_a_unit_does_not_follow_other_stock_of_the_name_that_its_own_had() -> None:
+async def test_a_unit_ignores_the_node_of_other_stock_under_its_stocks_name() -> None:
     world = World()
     async with living(world), managing(world), replica(world) as api:
         await seeded(world)

@@ -1,4 +1,4 @@
-"""Each cache has a watch of its own: one may know of an end that another has yet to see."""
+"""Each cache has its own watch: one may show a deletion that another does not show yet."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.rooms.reconcilers.world import World, becomes, living, managing, phas
 pytestmark = pytest.mark.looptime
 
 
-async def test_children_of_a_unit_that_was_deleted_are_not_made_again() -> None:
+async def test_children_of_a_deleted_unit_are_not_created_again() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_unit("demo", template={"ports": [{"name": "http", "port": 80}]})
@@ -25,7 +25,7 @@ async def test_children_of_a_unit_that_was_deleted_are_not_made_again() -> None:
         assert world.made(DEPLOYMENTS)["POST"] == world.made(SERVICES)["POST"] == 1
 
 
-async def test_children_of_stock_that_was_deleted_are_not_made_again() -> None:
+async def test_children_of_deleted_stock_are_not_created_again() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_pool(replicas=1)
@@ -36,7 +36,7 @@ async def test_children_of_stock_that_was_deleted_are_not_made_again() -> None:
         assert world.made(DEPLOYMENTS)["POST"] == 1
 
 
-async def test_a_child_that_somebody_deleted_is_made_again() -> None:
+async def test_a_deleted_child_is_created_again() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", template={"ports": [{"name": "http", "port": 80}]})

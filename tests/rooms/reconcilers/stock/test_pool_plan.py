@@ -32,7 +32,7 @@ def stock(ordinal: int, *, claimed: bool = False, ready: bool = True) -> GPUUnit
 
 
 def taker(ordinal: int, *, pool_uid: str = "") -> GPUUnit:
-    """An active unit that names the stock."""
+    """Return an active unit that names the stock."""
     marks = {labels.SOURCE_STOCK: f"stock/p-{ordinal}", labels.SOURCE_POOL_UID: pool_uid}
     return GPUUnit(
         metadata=ObjectMeta(name=f"taker-{ordinal}", annotations=marks),
@@ -47,19 +47,19 @@ def test_a_gap_that_a_failed_create_left_is_filled_first() -> None:
     assert recordable(never, taken) == 1
 
 
-def test_what_was_recorded_is_never_made_again() -> None:
+def test_a_recorded_ordinal_is_never_created_again() -> None:
     never = pool(3, refill=Refill.NEVER, seeded=3)
     assert plan(never, take_stock(never, [stock(3)], [])).creates == ()
 
 
-def test_a_lost_status_does_not_seed_again_what_active_units_name() -> None:
+def test_a_lost_status_does_not_seed_ordinals_that_active_units_name() -> None:
     never = pool(3, refill=Refill.NEVER)
     takers = [taker(1, pool_uid="pool"), taker(2)]
     assert plan(never, take_stock(never, [stock(3)], takers)).creates == ()
 
 
 class Untouched(tuple[GPUUnit, ...]):
-    """Its length may be asked for."""
+    """A tuple of units that fails if it is iterated; its length may be read."""
 
     __slots__ = ()
 
@@ -67,39 +67,39 @@ class Untouched(tuple[GPUUnit, ...]):
         raise AssertionError("looked at each unit of a stock")
 
 
-def test_a_stock_of_which_nothing_has_to_go_is_not_put_in_order() -> None:
+def test_stock_without_surplus_is_not_sorted() -> None:
     never = pool(2, refill=Refill.NEVER, seeded=2)
     taken = take_stock(never, [stock(1), stock(2)], [])
     assert plan(never, attrs.evolve(taken, ready=Untouched(taken.ready))).removes == ()
 
 
-def test_a_pool_made_anew_inherits_nothing_from_one_of_its_name() -> None:
+def test_a_new_pool_inherits_nothing_from_an_earlier_one_of_its_name() -> None:
     never = pool(2, refill=Refill.NEVER)
     takers = [taker(each, pool_uid="a pool of before") for each in (1, 2)]
     assert plan(never, take_stock(never, [], takers)).creates == (1, 2)
 
 
-def test_a_restored_pool_knows_its_own_under_its_new_uid() -> None:
+def test_a_restored_pool_recognises_its_stock_under_its_new_uid() -> None:
     metadata = ObjectMeta(name="p", uid="new", annotations={ORIGIN: "old"})
     restored = attrs.evolve(pool(2, refill=Refill.NEVER), metadata=metadata)
     takers = [taker(1, pool_uid="old"), taker(2, pool_uid="new")]
     assert plan(restored, take_stock(restored, [], takers)).creates == ()
 
 
-def test_an_absurd_source_costs_nothing() -> None:
+def test_an_absurd_source_ordinal_costs_no_time() -> None:
     never = pool(2, refill=Refill.NEVER)
     assert plan(never, take_stock(never, [], [taker(10**9)])).creates == (1,)
     assert plan(never, take_stock(never, [], [taker(10**20)])).creates == (1, 2)
 
 
-def test_the_newest_unready_goes_first_and_only_once_recorded() -> None:
+def test_the_newest_unready_unit_is_deleted_first_once_it_is_recorded() -> None:
     units = [stock(1), stock(2, ready=False), stock(3), stock(4, claimed=True), stock(5)]
     lowered = pool(1, seeded=4)
     removes = plan(lowered, take_stock(lowered, units, [])).removes
     assert [each.metadata.name for each in removes] == ["p-2", "p-3"]
 
 
-def test_what_is_on_its_way_out_is_neither_counted_nor_made_again() -> None:
+def test_a_terminating_unit_is_neither_counted_nor_created_again() -> None:
     leaving = attrs.evolve(
         stock(2),
         metadata=attrs.evolve(

@@ -72,18 +72,18 @@ def taken(*, highest: int = 2, **kinds: tuple[int, ...]) -> Stocktaking:
         (pool(refill=Refill.NEVER), taken(highest=1), PoolReason.STOCK_PROGRESSING),
     ],
 )
-def test_the_reason_tells_what_the_stock_is_like(
+def test_the_reason_follows_from_the_stock(
     of: StockPool, stock: Stocktaking, reason: PoolReason
 ) -> None:
     assert pool_verdict(of, stock).reason is reason
 
 
-def test_failed_stock_is_told_with_the_words_of_the_oldest() -> None:
+def test_failed_stock_is_reported_with_the_message_of_the_oldest_unit() -> None:
     verdict = pool_verdict(pool(), taken(failed=(12, 3)))
     assert verdict.message == "2 units cannot start, p-3: words"
 
 
-def test_only_what_is_gone_and_will_not_come_by_itself_is_used_up() -> None:
+def test_a_pool_is_used_up_only_if_no_stock_is_left_or_will_be_created() -> None:
     never = pool(refill=Refill.NEVER)
     assert is_used_up(never, taken())
     assert not is_used_up(never, taken(claimed=(1,)))
@@ -96,7 +96,7 @@ def test_only_what_is_gone_and_will_not_come_by_itself_is_used_up() -> None:
     st.integers(0, 20),
     st.integers(0, 12),
 )
-def test_what_was_made_is_living_or_consumed(
+def test_every_created_unit_is_living_or_consumed(
     kinds: list[str], consumed: int, unrecorded: int
 ) -> None:
     ordinals = {
@@ -137,7 +137,7 @@ def test_the_phase_follows_from_the_reason(reason: PoolReason, phase: str) -> No
     assert condition.is_true is (reason is PoolReason.STOCK_READY)
 
 
-def test_the_same_stock_later_is_the_same_status() -> None:
+def test_the_same_stock_gives_the_same_status_later() -> None:
     verdict = pool_verdict(pool(), taken(ready=(1, 2)))
     first = pool_status(pool(), taken(ready=(1, 2)), verdict, recorded=2, now=NOW)
     held = attrs.evolve(pool(), status=first)
@@ -145,7 +145,7 @@ def test_the_same_stock_later_is_the_same_status() -> None:
     assert pool_status(held, taken(ready=(1, 2)), verdict, recorded=2, now=later) == first
 
 
-def test_a_mark_that_is_no_moment_counts_as_none() -> None:
+def test_an_annotation_that_is_no_timestamp_is_ignored() -> None:
     assert used_up_at(pool(marks={USED_UP_AT: "2025-01-01T00:00:00Z"})) == NOW
     for text in ("", "soon", "2025-01-01T00:00:00"):
         assert used_up_at(pool(marks={USED_UP_AT: text})) is None

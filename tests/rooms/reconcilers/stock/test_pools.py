@@ -1,4 +1,4 @@
-"""Pools on the embedded server: what they seed, keep, give up and leave behind."""
+"""Pools on the embedded server: what they seed, keep, delete and leave behind."""
 
 import asyncio
 from operator import not_
@@ -38,7 +38,7 @@ def pools(world: World) -> list[str]:
 
 
 def remembered(manager: Manager) -> dict[Key, float]:
-    """When the manager last wrote the status of each pool."""
+    """Return when the manager last wrote the status of each pool."""
     (pools,) = (each for each in manager.reconcilers._controllers if each.name == "pool")
     reconciler = pools._reconcile.__self__  # type: ignore[attr-defined]  # it is a bound method
     told: dict[Key, float] = reconciler._refill._reported
@@ -49,7 +49,7 @@ def set_pool(world: World, name: str = "p", **spec: object) -> None:
     world.call("PATCH", STOCK_POOLS.path(namespace=STOCK, name=name), {"spec": spec})
 
 
-async def test_a_never_pool_made_anew_seeds_in_full_beside_what_was_taken_before() -> None:
+async def test_a_recreated_never_pool_seeds_in_full_beside_stock_taken_earlier() -> None:
     world = World()
     async with living(world), managing(world), replica(world) as api:
         world.add_pool(replicas=2, refill="Never")
@@ -65,7 +65,7 @@ async def test_a_never_pool_made_anew_seeds_in_full_beside_what_was_taken_before
         assert world.stock_names == ["p-1", "p-2"]
 
 
-async def test_a_never_pool_never_seeds_again_whoever_leads() -> None:
+async def test_a_never_pool_seeds_once_under_every_leader() -> None:
     world = World()
     async with living(world):
         async with managing(world), replica(world) as api:
@@ -83,7 +83,7 @@ async def test_a_never_pool_never_seeds_again_whoever_leads() -> None:
     assert world.made(GPU_UNITS)["POST"] == 2
 
 
-async def test_a_refill_pool_makes_what_was_claimed_under_a_new_ordinal() -> None:
+async def test_a_refill_pool_replaces_claimed_stock_under_a_new_ordinal() -> None:
     world = World()
     async with living(world), managing(world), replica(world) as api:
         world.add_pool(replicas=2)
@@ -96,7 +96,7 @@ async def test_a_refill_pool_makes_what_was_claimed_under_a_new_ordinal() -> Non
     assert (status["seeded"], status["consumed"], status["claimed"]) == (3, 1, 0)
 
 
-async def test_a_lowered_pool_gives_up_the_newest_unready_first_and_no_claimed_one() -> None:
+async def test_a_lowered_pool_deletes_the_newest_unready_units_and_no_claimed_one() -> None:
     world = World()
     world.troubles["p-3"] = {
         "name": "runtime",
@@ -121,7 +121,7 @@ async def test_a_lowered_pool_gives_up_the_newest_unready_first_and_no_claimed_o
         assert world.stock_names == ["p-1", "p-5"]
 
 
-async def test_a_deleted_pool_takes_along_what_nobody_claimed_in_time() -> None:
+async def test_a_deleted_pool_takes_its_unclaimed_stock_along() -> None:
     world = World()
     async with living(world), managing(world) as manager, replica(world) as api:
         world.add_pool(replicas=3, refill="Never")
@@ -139,7 +139,7 @@ async def test_a_deleted_pool_takes_along_what_nobody_claimed_in_time() -> None:
         )
 
 
-async def test_a_create_that_lands_while_its_pool_goes_makes_no_ordinal_twice() -> None:
+async def test_a_create_that_lands_during_a_dissolution_uses_no_ordinal_twice() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         manager.transport.on("POST", "gpuunits", landing_late(30.0))
@@ -154,7 +154,7 @@ async def test_a_create_that_lands_while_its_pool_goes_makes_no_ordinal_twice() 
         assert world.made(GPU_UNITS)["POST"] == 1
 
 
-async def test_what_a_pool_that_goes_has_recorded_waits_for_no_create() -> None:
+async def test_recorded_stock_of_a_deleted_pool_waits_for_no_create() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_pool()
@@ -168,7 +168,7 @@ async def test_what_a_pool_that_goes_has_recorded_waits_for_no_create() -> None:
         assert world.stock_names == []
 
 
-async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is_gone() -> None:
+async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is_deleted() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool("old")
@@ -182,7 +182,7 @@ async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is
         assert world.stock_names == ["new-1"]
 
 
-async def test_a_pool_that_seeds_nothing_keeps_no_other_from_the_envelope_in_force() -> None:
+async def test_a_refused_pool_does_not_refuse_others_with_the_envelope_in_force() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool("old")
@@ -199,7 +199,7 @@ async def test_a_pool_that_seeds_nothing_keeps_no_other_from_the_envelope_in_for
         assert (world.stock_names, available(world, "new")) == (["new-1"], 1)
 
 
-async def test_the_same_envelope_spelled_out_or_by_default_is_no_conflict() -> None:
+async def test_the_same_envelope_explicit_or_by_default_is_no_conflict() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool("old")
@@ -207,7 +207,7 @@ async def test_the_same_envelope_spelled_out_or_by_default_is_no_conflict() -> N
         await until(lambda: available(world, "old") == available(world, "new") == 1)
 
 
-async def test_nothing_of_a_pool_that_is_gone_is_kept_in_mind() -> None:
+async def test_a_deleted_pool_is_forgotten() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         for name in ("a", "b"):
@@ -221,7 +221,7 @@ async def test_nothing_of_a_pool_that_is_gone_is_kept_in_mind() -> None:
         assert not remembered(manager)
 
 
-async def test_a_used_up_pool_is_kept_for_the_retention_and_then_goes() -> None:
+async def test_a_used_up_pool_is_kept_for_the_retention_and_then_deleted() -> None:
     world = World()
     async with living(world), managing(world, retention_seconds=60.0), replica(world) as api:
         world.add_pool(refill="Never")
@@ -234,7 +234,7 @@ async def test_a_used_up_pool_is_kept_for_the_retention_and_then_goes() -> None:
     assert phase_of(world.unit("a")) == "Ready"
 
 
-async def test_a_pool_with_a_bad_quantity_names_the_field_and_is_mended_at_once() -> None:
+async def test_a_bad_quantity_of_a_pool_is_reported_until_it_is_corrected() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool(memory="not-a-quantity")
@@ -245,7 +245,7 @@ async def test_a_pool_with_a_bad_quantity_names_the_field_and_is_mended_at_once(
         await until(lambda: available(world), equals(1), seconds=10)
 
 
-async def test_stock_of_a_pool_that_is_gone_goes_unless_somebody_holds_it() -> None:
+async def test_stock_of_a_missing_pool_is_deleted_unless_it_is_claimed() -> None:
     world = World()
     async with living(world):
         async with managing(world):
@@ -257,11 +257,11 @@ async def test_stock_of_a_pool_that_is_gone_goes_unless_somebody_holds_it() -> N
         world.delete(STOCK_POOLS, STOCK, "p")
         async with managing(world):
             await until(lambda: world.stock_names, equals(["p-2"]))
-            # Its claim ends with the grace, and so does it.
+            # Its claim ends after the grace, and then it is deleted as well.
             await until(lambda: world.stock_names, not_)
 
 
-async def test_a_name_that_is_taken_holds_its_ordinal_up_until_it_is_free() -> None:
+async def test_a_taken_name_holds_up_its_ordinal_until_it_is_free() -> None:
     world = World()
     world.add_stock_unit("p-1", pool="")
     async with living(world), managing(world):
@@ -274,7 +274,7 @@ async def test_a_name_that_is_taken_holds_its_ordinal_up_until_it_is_free() -> N
         assert world.stock_names == ["p-1", "p-2"]
 
 
-async def test_a_pool_that_is_raised_before_its_end_lives_on() -> None:
+async def test_a_used_up_pool_that_is_raised_before_its_end_lives_on() -> None:
     world = World()
     async with living(world), managing(world, retention_seconds=60.0), replica(world) as api:
         world.add_pool(refill="Never")
@@ -289,7 +289,7 @@ async def test_a_pool_that_is_raised_before_its_end_lives_on() -> None:
         assert "used-up" not in repr(world.pool()["metadata"]["annotations"])
 
 
-async def test_a_claim_that_comes_before_the_removal_keeps_its_unit() -> None:
+async def test_a_claim_before_the_deletion_keeps_its_unit() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_pool(replicas=3)
@@ -308,7 +308,7 @@ async def test_a_claim_that_comes_before_the_removal_keeps_its_unit() -> None:
         assert world.pool()["status"]["claimed"] == 1
 
 
-async def test_stock_that_cannot_be_carried_out_says_so() -> None:
+async def test_stock_with_an_invalid_spec_reports_it() -> None:
     world = World()
     world.add_stock_unit("odd", memory="much", is_ready=False)
     async with living(world), managing(world):
@@ -316,7 +316,7 @@ async def test_stock_that_cannot_be_carried_out_says_so() -> None:
         assert phase_of(world.stock("odd")) == "Failed"
 
 
-async def test_a_pool_without_our_finalizer_is_not_kept_from_going() -> None:
+async def test_a_pool_without_our_finalizer_is_deleted_at_once() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool()
@@ -332,7 +332,7 @@ def ready(world: World) -> list[str]:
     return [name for name in world.stock_names if phase_of(world.stock(name)) == "Ready"]
 
 
-async def test_stock_that_can_be_claimed_is_not_told_behind_all_that_is_yet_to_be_made() -> None:
+async def test_claimable_stock_is_reported_before_the_rest_is_created() -> None:
     world = World()
 
     def slowly(transport: FaultyTransport) -> None:

@@ -1,4 +1,4 @@
-"""Stock units are made by name, side by side, and what became of each is known."""
+"""Stock units are created by name and concurrently, and the outcome of each is known."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def add_pool(world: World, **spec: Any) -> StockPool:
     return codec.decode(json.dumps(world.add_pool(**spec)).encode(), StockPool)
 
 
-async def test_a_stock_unit_spells_out_the_envelope_and_names_its_pool() -> None:
+async def test_a_stock_unit_has_the_whole_envelope_and_names_its_pool() -> None:
     world = World()
     async with replica(world) as api:
         pool = add_pool(world, image="x", gpuProduct="H100", template={"command": ["a"]})
@@ -44,7 +44,7 @@ async def test_a_stock_unit_spells_out_the_envelope_and_names_its_pool() -> None
     assert made["spec"]["template"]["command"] == ["a"]
 
 
-async def test_what_an_earlier_try_made_counts_as_made() -> None:
+async def test_a_unit_created_by_an_earlier_attempt_counts() -> None:
     world = World()
     async with replica(world) as api:
         pool = add_pool(world)
@@ -53,7 +53,7 @@ async def test_what_an_earlier_try_made_counts_as_made() -> None:
     assert world.stock_names == ["p-1", "p-2"]
 
 
-async def test_a_name_that_somebody_elses_unit_bears_is_told_and_left_alone() -> None:
+async def test_another_owners_unit_of_the_name_is_reported_and_left_alone() -> None:
     world = World()
     async with replica(world) as api:
         pool = add_pool(world)
@@ -64,7 +64,7 @@ async def test_a_name_that_somebody_elses_unit_bears_is_told_and_left_alone() ->
     assert world.stock_names == ["p-1", "p-2"]
 
 
-async def test_what_was_made_is_seen_at_once() -> None:
+async def test_a_created_unit_is_cached_at_once() -> None:
     world = World()
     async with replica(world) as api:
         api.transport.hold_watches()
@@ -73,7 +73,7 @@ async def test_what_was_made_is_seen_at_once() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 403, 422])
-async def test_a_refusal_is_told_and_stops_none_of_the_others(status: int) -> None:
+async def test_a_refusal_is_returned_and_does_not_stop_the_others(status: int) -> None:
     world = World()
     async with replica(world) as api:
         api.transport.on("POST", "gpuunits", refused(status, "Refused"))
@@ -85,7 +85,7 @@ async def test_a_refusal_is_told_and_stops_none_of_the_others(status: int) -> No
     ("fault", "error"),
     [(UNREACHABLE, UnreachableError), (refused(503, "ServiceUnavailable"), KubeError)],
 )
-async def test_what_a_retry_may_mend_is_raised_after_the_others_are_done(
+async def test_an_error_worth_a_retry_is_raised_after_the_others_have_finished(
     fault: Fault, error: type[Exception]
 ) -> None:
     world = World()
@@ -97,7 +97,7 @@ async def test_what_a_retry_may_mend_is_raised_after_the_others_are_done(
         assert len(world.stock_names) == 2
 
 
-async def test_after_a_lost_answer_the_pool_is_unsettled_for_a_requests_life() -> None:
+async def test_after_a_lost_answer_the_pool_is_unsettled_for_a_requests_lifetime() -> None:
     world = World()
     async with replica(world) as api:
         pool, seeder = add_pool(world), seeder_of(api)
@@ -112,7 +112,7 @@ async def test_after_a_lost_answer_the_pool_is_unsettled_for_a_requests_life() -
         assert seeder.unsettled_seconds(pool) == 0.0
 
 
-async def test_a_pool_that_is_gone_is_forgotten() -> None:
+async def test_the_seeder_forgets_a_deleted_pool() -> None:
     world = World()
     async with replica(world) as api:
         pool, seeder = add_pool(world), seeder_of(api)

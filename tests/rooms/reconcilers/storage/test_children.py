@@ -1,4 +1,4 @@
-"""Which children are a storage's own, and with which rights what fills it works."""
+"""Ownership of a storage's children, and the rights of the containers that fill it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def container(prepare: Prepare, *, is_restricted: bool) -> dict[str, Any]:
 
 
 def demand(*owners: OwnerReference) -> None:
-    """Of a claim that these own."""
+    """Return a claim with these owners."""
     claim = VolumeClaim(metadata=ObjectMeta(name="models", ownerReferences=owners))
     demand_ours(
         VOLUME_CLAIMS,
@@ -40,7 +40,7 @@ def owner(uid: str, kind: str = GPU_STORAGES.kind) -> OwnerReference:
     return OwnerReference(kind=kind, name="models", uid=uid, controller=True)
 
 
-def test_what_an_earlier_storage_of_the_name_left_is_not_taken() -> None:
+def test_a_child_of_an_earlier_storage_of_the_name_is_not_reused() -> None:
     demand(owner("1"))
     with pytest.raises(ChildSyncError, match="of the storage that had this name") as caught:
         demand(owner("0"))
@@ -48,13 +48,13 @@ def test_what_an_earlier_storage_of_the_name_left_is_not_taken() -> None:
 
 
 @pytest.mark.parametrize("owners", [(), (owner("0", kind="GPUUnit"),)])
-def test_what_is_somebody_elses_is_refused(owners: tuple[OwnerReference, ...]) -> None:
+def test_a_child_of_another_owner_is_refused(owners: tuple[OwnerReference, ...]) -> None:
     with pytest.raises(ChildSyncError, match="it is left as it is") as caught:
         demand(*owners)
     assert caught.value.reason is StorageReason.VOLUME_SYNC_FAILED
 
 
-def test_a_copy_reads_what_any_user_left_and_leaves_it_to_the_same() -> None:
+def test_a_copy_reads_the_files_of_any_user_and_keeps_their_owners() -> None:
     found = container(COPY, is_restricted=False)
     assert found["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -64,7 +64,7 @@ def test_a_copy_reads_what_any_user_left_and_leaves_it_to_the_same() -> None:
     assert 'cp -af -- "./$each"' in found["command"][2]
 
 
-def test_a_copy_at_the_restricted_level_is_made_by_the_one_user_there_is() -> None:
+def test_a_copy_at_the_restricted_level_runs_as_the_only_user() -> None:
     found = container(COPY, is_restricted=True)
     assert found["securityContext"]["capabilities"] == NOTHING
     assert "runAsUser" not in found["securityContext"]
@@ -72,6 +72,6 @@ def test_a_copy_at_the_restricted_level_is_made_by_the_one_user_there_is() -> No
 
 
 @pytest.mark.parametrize("is_restricted", [True, False])
-def test_an_image_that_fills_a_storage_has_no_rights_of_roots(is_restricted: bool) -> None:
+def test_an_image_that_fills_a_storage_has_no_rights_of_root(is_restricted: bool) -> None:
     found = container(FILL, is_restricted=is_restricted)
     assert found["securityContext"]["capabilities"] == NOTHING

@@ -1,4 +1,4 @@
-"""Units that wait for each other: which of them ends its Pod, so that all go on."""
+"""Wait cycles of units, and the unit that ends its Pod so that all go on."""
 
 import pytest
 
@@ -43,16 +43,16 @@ def holdings(units: tuple[GPUUnit, ...], held: Held) -> Holdings:
             {"s": "a", "t": "b", "u": "c"},
             {"a"},
         ),
-        # The older one is the only one that holds what it asks for no more.
+        # Only the older unit holds a storage that it no longer mounts.
         ((unit("a", "t", age=9), unit("b", "s", "t")), {"s": "a", "t": "b"}, {"a"}),
-        # Each asks for all that it holds: none of it is given to anybody else.
+        # Each unit mounts all that it holds, so no other unit is given any of it.
         ((unit("a", "s", "t"), unit("b", "t", "s")), {"s": "a", "t": "b"}, set()),
-        # What is spare is not what the others wait for.
+        # The spare storage is not one that the others wait for.
         ((unit("a", "s", "t"), unit("b", "t", "s")), {"s": "a", "t": "b", "u": "b"}, set()),
     ],
     ids=["two", "three", "one spare", "none spare", "nobody asks"],
 )
-def test_the_youngest_of_those_that_hold_what_they_ask_for_no_more_makes_way(
+def test_the_youngest_unit_that_holds_a_spare_storage_makes_way(
     units: tuple[GPUUnit, ...], held: Held, makes_way: set[str]
 ) -> None:
     found = holdings(units, held)
@@ -72,11 +72,11 @@ def test_the_youngest_of_those_that_hold_what_they_ask_for_no_more_makes_way(
     ],
     ids=["runs", "sleeps", "gone", "others wait for each other"],
 )
-def test_who_waits_in_no_circle_runs_on(units: tuple[GPUUnit, ...], held: Held) -> None:
+def test_a_unit_outside_every_cycle_runs_on(units: tuple[GPUUnit, ...], held: Held) -> None:
     assert told(units[0], BLOCKED, holdings(units, held)) == BLOCKED
 
 
-def test_who_is_first_in_line_and_waits_for_this_unit_keeps_it_from_nothing() -> None:
+def test_the_first_in_line_does_not_block_a_unit_that_it_waits_for() -> None:
     older, holder = unit("older", "s", "t", age=9), unit("holder", "s", "t", age=1)
     found = holdings((older, holder), {"s": "holder", "t": ""})
     mounts = mounts_of(
@@ -89,7 +89,7 @@ def test_who_is_first_in_line_and_waits_for_this_unit_keeps_it_from_nothing() ->
     assert [each.metadata.name for each in mounts.storages] == ["t"]
 
 
-def test_who_waits_in_no_circle_comes_before_those_that_are_stuck() -> None:
+def test_a_unit_outside_every_cycle_comes_before_stuck_units() -> None:
     older, holder = unit("older", "s", "t", age=9), unit("holder", "s", "t", age=1)
     free = unit("free", "t", age=5)
     found = holdings((older, holder, free), {"s": "holder", "t": ""})

@@ -1,4 +1,4 @@
-"""Who holds a storage while it is asked for and given back at the same time."""
+"""The holder of a storage while it is requested and given back at the same time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ def add_storage(world: World) -> None:
 
 
 def held_storage(world: World) -> None:
-    """Ready, and the unit's, which names it no more."""
+    """Return a ready storage held by the unit, which no longer mounts it."""
     add_storage(world)
     uid = world.add_unit(UNIT.name)["metadata"]["uid"]
     ready = {
@@ -105,7 +105,7 @@ def holder(caches: Caches) -> GPUUnit:
     return unit
 
 
-async def test_a_storage_that_nobody_wants_any_more_is_given_back() -> None:
+async def test_a_storage_that_no_unit_mounts_is_given_back() -> None:
     world = World()
     held_storage(world)
     async with holding(world, StartLocks()) as (holds, caches, _):
@@ -114,9 +114,7 @@ async def test_a_storage_that_nobody_wants_any_more_is_given_back() -> None:
         assert freed.status.holder is None
 
 
-async def test_a_unit_that_comes_back_while_its_storage_is_given_back_waits_for_the_answer() -> (
-    None
-):
+async def test_a_unit_that_mounts_a_storage_again_waits_until_it_is_given_back() -> None:
     world, starts = World(), StartLocks()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, transport), asyncio.TaskGroup() as tasks:
@@ -131,7 +129,7 @@ async def test_a_unit_that_comes_back_while_its_storage_is_given_back_waits_for_
         assert await giving is None
 
 
-async def test_nothing_is_given_back_while_its_holder_may_be_about_to_start() -> None:
+async def test_no_storage_is_given_back_while_its_holder_may_start() -> None:
     world, starts = World(), StartLocks()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, _), asyncio.TaskGroup() as tasks:
@@ -142,7 +140,7 @@ async def test_nothing_is_given_back_while_its_holder_may_be_about_to_start() ->
         assert await giving is not None
 
 
-async def test_a_start_of_unknown_outcome_keeps_a_storage_for_the_life_of_a_request() -> None:
+async def test_a_start_of_unknown_outcome_keeps_a_storage_for_a_requests_lifetime() -> None:
     world, starts = World(), StartLocks()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, _):
@@ -155,7 +153,7 @@ async def test_a_start_of_unknown_outcome_keeps_a_storage_for_the_life_of_a_requ
         assert await holds.give_back(one(caches)) is not None
 
 
-async def test_a_new_leader_gives_nothing_back_while_the_last_ones_requests_may_land() -> None:
+async def test_a_new_leader_gives_nothing_back_while_earlier_requests_may_land() -> None:
     world = World()
     held_storage(world)
     young = Term(age_seconds=REQUEST_LIFE_SECONDS - 1, is_clean=False)
@@ -167,7 +165,7 @@ async def test_a_new_leader_gives_nothing_back_while_the_last_ones_requests_may_
 
 
 async def test_the_late_start_of_a_dead_leader_mounts_no_storage_of_another_unit() -> None:
-    """The second holder of a storage waits for whatever the first may yet have started."""
+    """The second holder waits for every Pod that the first may still have started."""
     world = World()
     add_storage(world)
     async with living(world), managing(world) as first:
@@ -195,7 +193,7 @@ async def test_the_late_start_of_a_dead_leader_mounts_no_storage_of_another_unit
 
 
 def mounting(world: World) -> set[str]:
-    """The units of the Pods that have the volume."""
+    """Return the units whose Pods mount the volume."""
     return {
         pod["metadata"]["labels"][labels.UNIT]
         for pod in world.objects(PODS, INSTANCE)

@@ -1,4 +1,4 @@
-"""Who may mount a storage: the one that holds it, then the oldest of those that wait."""
+"""Order of mounting a storage: its holder, then the oldest unit that waits."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -49,27 +49,27 @@ def looked(one: GPUUnit, *storages: GPUStorage, rivals: tuple[GPUUnit, ...] = ()
     return mounts_of(one, by_name.get, dict.fromkeys(by_name, (one, *rivals)))
 
 
-def test_what_a_unit_holds_it_may_mount() -> None:
+def test_a_unit_may_mount_a_storage_that_it_holds() -> None:
     assert looked(unit("a", "s"), storage("s", held_by="a")) == Mountable()
 
 
-def test_what_nobody_holds_is_taken() -> None:
+def test_a_unit_takes_a_free_storage() -> None:
     free = storage("s")
     assert looked(unit("a", "s"), free) == Takes((free,))
 
 
-def test_what_is_missing_is_taken_before_the_unit_starts() -> None:
+def test_a_unit_takes_its_missing_storages_before_it_starts() -> None:
     held, free = storage("s", held_by="a"), storage("t")
     assert looked(unit("a", "s", "t"), held, free) == Takes((free,))
 
 
-def test_what_another_unit_holds_is_waited_for_whatever_its_age() -> None:
+def test_a_unit_waits_for_another_units_storage_whatever_its_age() -> None:
     found = looked(unit("a", "s", age=9), storage("s", held_by="b"))
     assert found.reason is MountReason.STORAGE_HELD
     assert found.message == "storage s is held by unit b until its Pod is gone"
 
 
-def test_a_holder_that_goes_on_asking_for_a_storage_is_named_with_what_to_do() -> None:
+def test_a_holder_that_still_mounts_a_storage_is_named_with_a_remedy() -> None:
     found = looked(unit("a", "s"), storage("s", held_by="b"), rivals=(unit("b", "s"),))
     assert found.message == (
         "storage s is held by unit b until its Pod is gone: "
@@ -77,14 +77,14 @@ def test_a_holder_that_goes_on_asking_for_a_storage_is_named_with_what_to_do() -
     )
 
 
-def test_the_name_of_a_holder_is_not_enough() -> None:
-    """A unit of the same name that came later has to wait for the Pods of the first."""
+def test_a_unit_with_the_holders_name_and_another_uid_waits() -> None:
+    """A later unit of the same name has to wait for the Pods of the first."""
     held = storage("s", held_by="a")
     later = attrs.evolve(unit("a", "s"), metadata=ObjectMeta(name="a", uid="another"))
     assert looked(later, held).reason is MountReason.STORAGE_HELD
 
 
-def test_the_older_of_those_that_wait_is_next() -> None:
+def test_the_oldest_waiting_unit_is_next() -> None:
     older, younger = unit("a", "s", age=2), unit("b", "s", age=1)
     assert isinstance(looked(older, storage("s"), rivals=(younger,)), Takes)
     blocked = looked(younger, storage("s"), rivals=(older,))
@@ -94,7 +94,7 @@ def test_the_older_of_those_that_wait_is_next() -> None:
     )
 
 
-def test_of_the_same_age_the_uid_decides() -> None:
+def test_the_uid_decides_between_units_of_the_same_age() -> None:
     first, second = unit("a", "s"), unit("b", "s")
     assert next_in_line((second, first)) == first
 
@@ -123,7 +123,7 @@ def test_of_the_same_age_the_uid_decides() -> None:
     ],
     ids=["suspended", "template", "failed", "without stock", "terminating"],
 )
-def test_who_cannot_start_keeps_nobody_waiting(idle: GPUUnit) -> None:
+def test_a_unit_that_cannot_start_keeps_no_other_waiting(idle: GPUUnit) -> None:
     assert isinstance(looked(unit("b", "s"), storage("s"), rivals=(idle,)), Takes)
 
 
@@ -139,7 +139,7 @@ def test_who_cannot_start_keeps_nobody_waiting(idle: GPUUnit) -> None:
     ],
     ids=["free", "held", "missing", "on its way", "failed", "failed while it is held"],
 )
-def test_who_waits_for_anything_but_a_hold_is_not_in_line_yet(
+def test_a_unit_that_lacks_more_than_a_held_storage_is_not_in_line(
     other: GPUStorage | None, is_in_line: bool
 ) -> None:
     older, younger = unit("a", "s", "t", age=9), unit("b", "s")
@@ -148,7 +148,7 @@ def test_who_waits_for_anything_but_a_hold_is_not_in_line_yet(
     assert isinstance(found, Blocked) is is_in_line
 
 
-def test_who_is_not_in_line_says_what_it_lacks_and_not_who_is_before_it() -> None:
+def test_a_unit_that_is_not_in_line_reports_what_it_lacks() -> None:
     older, younger = unit("a", "s", "t", age=9), unit("b", "s")
     found = looked(older, storage("s"), rivals=(younger,))
     assert found.reason is MountReason.STORAGE_MISSING
@@ -156,12 +156,12 @@ def test_who_is_not_in_line_says_what_it_lacks_and_not_who_is_before_it() -> Non
 
 
 def test_storages_are_taken_in_one_order_whatever_the_order_of_the_mounts() -> None:
-    """Two units that took them each in its own order could each be left with one."""
+    """Two units that took them in different orders could each end with one."""
     found = looked(unit("a", "t", "s", "u"), storage("u"), storage("s"), storage("t"))
     assert [each.metadata.name for each in found.storages] == ["s", "t", "u"]
 
 
-def test_units_that_want_each_others_storages_do_not_wait_for_each_other() -> None:
+def test_units_that_mount_each_others_storages_do_not_wait_for_each_other() -> None:
     older, younger = unit("a", "s", "t", age=2), unit("b", "t", "s", age=1)
     assert isinstance(looked(older, storage("s"), storage("t"), rivals=(younger,)), Takes)
     assert isinstance(looked(younger, storage("s"), storage("t"), rivals=(older,)), Blocked)
@@ -198,7 +198,7 @@ def test_units_that_want_each_others_storages_do_not_wait_for_each_other() -> No
         ),
     ],
 )
-def test_nothing_half_filled_is_ever_mounted(
+def test_a_half_filled_storage_is_never_mounted(
     found: tuple[GPUStorage, ...], reason: MountReason, words: str
 ) -> None:
     blocked = looked(unit("a", "s"), *found)
@@ -206,7 +206,7 @@ def test_nothing_half_filled_is_ever_mounted(
     assert words in blocked.message
 
 
-def test_a_storage_on_its_way_out_says_how_to_go_on() -> None:
+def test_a_terminating_storage_is_reported_with_a_remedy() -> None:
     going = ObjectMeta(name="s", uid="uid-s", deletionTimestamp=BEGIN)
     blocked = looked(unit("a", "s"), attrs.evolve(storage("s", held_by="a"), metadata=going))
     assert blocked.reason is MountReason.STORAGE_MISSING
@@ -233,7 +233,7 @@ def of_tenant(tenant: str, **more: Any) -> GPUStorage:
     ("one", "found", "words"),
     [
         (marked(unit("a", "s"), uids="s=uid-s"), storage("s"), ""),
-        # One that was made again is meant as well, unless it is another tenant's.
+        # A storage that was created again is accepted, too, unless it is another tenant's.
         (marked(unit("a", "s"), uids="s=gone"), storage("s"), ""),
         (marked(unit("a", "s"), uids="s=gone", tenant="a"), of_tenant("a"), ""),
         (
@@ -241,13 +241,13 @@ def of_tenant(tenant: str, **more: Any) -> GPUStorage:
             of_tenant("b"),
             "is another tenant's",
         ),
-        # What was there, and was given to its unit, is what was meant, whoever it belongs to.
+        # A storage that its unit already holds is accepted, even of another tenant.
         (marked(unit("a", "s"), uids="s=uid-s", tenant="a"), of_tenant("b"), ""),
         (marked(unit("a", "s"), uids="t=gone", tenant="a"), of_tenant("a"), ""),
         (marked(unit("a", "s"), tenant="a"), of_tenant("b"), "is another tenant's"),
         (marked(unit("a", "s"), tenant="a"), storage("s"), ""),
         (unit("a", "s"), of_tenant("b"), ""),
-        # Of another tenant's storage not even its state is told.
+        # Not even the state of another tenant's storage is reported.
         (
             marked(unit("a", "s"), tenant="a"),
             of_tenant("b", ready=None, held_by="b"),
@@ -256,7 +256,7 @@ def of_tenant(tenant: str, **more: Any) -> GPUStorage:
         (marked(unit("a", "s"), tenant="a"), of_tenant("b", held_by="a"), ""),
     ],
 )
-def test_a_unit_is_given_the_storage_that_was_meant_and_no_other_tenants_of_its_name(
+def test_a_unit_gets_the_named_storage_and_no_other_tenants_of_that_name(
     one: GPUUnit, found: GPUStorage, words: str
 ) -> None:
     mounts = looked(one, found)

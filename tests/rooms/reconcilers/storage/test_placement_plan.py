@@ -1,4 +1,4 @@
-"""Where a storage's file server goes while its unit's Pods come and go."""
+"""Node of a storage's file server while its unit's Pods come and go."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -58,12 +58,12 @@ def pod(name: str, node: str = "", *, is_ending: bool = False, is_refused: bool 
         pytest.param([], OFF, ANYWHERE, id="it comes back once nobody waits"),
     ],
 )
-def test_a_file_server_moves_only_where_it_has_to(
+def test_a_file_server_moves_only_if_it_must(
     pods: list[Pod], before: Placing, after: Placing
 ) -> None:
     assert placing_of_server(pods, before, is_stuck=False) == after
 
 
-def test_a_file_server_without_a_place_is_freed_once_no_pod_holds_it() -> None:
+def test_an_unschedulable_file_server_leaves_its_node_once_no_pod_is_there() -> None:
     assert placing_of_server([], HERE, is_stuck=True) == ANYWHERE
     assert placing_of_server([pod("p", "a")], HERE, is_stuck=True) == HERE

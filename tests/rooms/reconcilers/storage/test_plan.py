@@ -1,4 +1,4 @@
-"""What a storage needs next: decided without a cluster."""
+"""Decisions about a storage, without a cluster."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -84,12 +84,12 @@ def step(of: GPUStorage, job: Job | None = None, *, waits: str = "", words: str 
     return prepare_step(of, job, waits=source_missing(waits) if waits else None, words=words)
 
 
-def test_a_claim_is_made_once() -> None:
+def test_a_claim_is_created_once() -> None:
     assert claim_move(storage(), None, None) == MakeClaim()
     assert claim_move(storage(), claim(), FIXED) == KeepClaim()
 
 
-def test_a_claim_that_had_a_volume_is_never_made_again() -> None:
+def test_a_claim_that_had_a_volume_is_never_created_again() -> None:
     """An empty volume under the name of a full one would hide the loss."""
     lost = storage(capacity="10Gi")
     assert claim_move(lost, None, None) == KeepClaim()
@@ -97,7 +97,7 @@ def test_a_claim_that_had_a_volume_is_never_made_again() -> None:
     assert (verdict.is_true, verdict.reason) == (False, StorageReason.VOLUME_LOST)
 
 
-def test_a_claim_grows_where_its_class_lets_it() -> None:
+def test_a_claim_grows_if_its_class_allows_it() -> None:
     larger = storage(size="20Gi")
     assert claim_move(larger, claim(), GROWING) == GrowClaim()
     assert claim_move(larger, claim(), FIXED) == KeepClaim()
@@ -105,7 +105,7 @@ def test_a_claim_grows_where_its_class_lets_it() -> None:
     assert claim_move(larger, claim(size="20480Mi"), GROWING) == KeepClaim()
 
 
-def test_a_class_that_cannot_grow_is_told_and_the_volume_stays_usable() -> None:
+def test_a_class_that_cannot_grow_is_reported_and_the_volume_stays_usable() -> None:
     verdict = volume_verdict(storage(size="20Gi"), claim(), FIXED)
     assert (verdict.is_true, verdict.reason) == (True, StorageReason.EXPANSION_REFUSED)
     assert "stays at 10Gi" in verdict.message
@@ -122,7 +122,7 @@ def test_a_class_that_cannot_grow_is_told_and_the_volume_stays_usable() -> None:
         (None, None, False, StorageReason.VOLUME_PENDING),
     ],
 )
-def test_a_volume_is_as_its_claim_says(
+def test_the_volumes_verdict_follows_from_its_claim(
     found: VolumeClaim | None, of: StorageClass | None, is_true: bool, reason: StorageReason
 ) -> None:
     verdict = volume_verdict(storage(), found, of)
@@ -137,7 +137,7 @@ def test_a_volume_is_as_its_claim_says(
         ("Pending", StorageReason.VOLUME_PENDING),
     ],
 )
-def test_a_claim_that_is_being_deleted_is_not_sound_and_does_not_grow(
+def test_a_terminating_claim_is_not_ready_and_does_not_grow(
     phase: str, reason: StorageReason
 ) -> None:
     found = claim(phase)
@@ -148,13 +148,13 @@ def test_a_claim_that_is_being_deleted_is_not_sound_and_does_not_grow(
     assert claim_move(storage(size="20Gi"), going, GROWING) == KeepClaim()
 
 
-def test_nothing_to_prepare_is_prepared() -> None:
+def test_a_storage_without_a_prepare_is_prepared() -> None:
     found = step(storage())
     assert found.verdict.is_true
     assert not found.makes_job
 
 
-def test_a_run_is_recorded_before_its_job_is_made() -> None:
+def test_a_run_is_recorded_before_its_job_is_created() -> None:
     found = step(storage(prepare=FILL))
     assert found.makes_job
     assert (found.status.phase, found.status.recoveryPhase) == ("Pending", "")
@@ -162,12 +162,12 @@ def test_a_run_is_recorded_before_its_job_is_made() -> None:
     assert found.status.jobName == f"storage-prepare-s-{found.status.observedDigest}"
 
 
-def test_a_recorded_run_whose_job_is_not_there_yet_gets_it() -> None:
+def test_a_recorded_run_without_a_job_gets_one() -> None:
     begun = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
     assert step(begun).makes_job
 
 
-def test_a_job_that_is_gone_before_its_end_fails_the_prepare() -> None:
+def test_a_job_that_is_deleted_before_its_end_fails_the_prepare() -> None:
     running = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
     found = step(running)
     assert not found.makes_job
@@ -186,7 +186,7 @@ def test_the_record_follows_the_job(job: Job, phase: str) -> None:
     assert not found.makes_job
 
 
-def test_a_failure_is_told_in_the_pods_words() -> None:
+def test_a_failure_is_reported_with_the_pods_message() -> None:
     begun = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
     assert step(begun, BROKEN, words="p/prepare: Error: exit code 3: no disk").verdict.message == (
         "p/prepare: Error: exit code 3: no disk; mend what it needs and ask to recover"
@@ -195,7 +195,7 @@ def test_a_failure_is_told_in_the_pods_words() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_run_that_ended_is_over_whatever_becomes_of_its_job(phase: str) -> None:
+def test_an_ended_run_stays_ended_without_its_job(phase: str) -> None:
     ended = storage(prepare=FILL, phase=phase, jobName="j", observedDigest="d")
     for job in (None, DONE, BROKEN):
         found = step(ended, job)
@@ -209,7 +209,7 @@ def failed(**more: Any) -> GPUStorage:
     return storage(prepare=FILL, phase="Failed", jobName="j", observedDigest=digest, **more)
 
 
-def test_a_failed_prepare_runs_again_once_it_is_asked_to() -> None:
+def test_a_failed_prepare_runs_again_on_request() -> None:
     assert not step(failed()).makes_job
     found = step(failed(nonce="a"))
     assert found.makes_job
@@ -217,7 +217,7 @@ def test_a_failed_prepare_runs_again_once_it_is_asked_to() -> None:
     assert found.status.observedDigest != failed().status.prepare.observedDigest
 
 
-def test_a_recovery_that_failed_has_to_be_asked_for_anew() -> None:
+def test_a_failed_recovery_needs_a_new_request() -> None:
     digest = prepare_digest(failed(nonce="a"))
     again = storage(
         prepare=FILL, nonce="a", phase="Failed", observedDigest=digest, recoveryPhase="Failed"
@@ -227,8 +227,8 @@ def test_a_recovery_that_failed_has_to_be_asked_for_anew() -> None:
     assert step(asked).makes_job
 
 
-def test_another_prepare_does_not_run_by_itself() -> None:
-    """Neither after a failure nor over what a good run has put there."""
+def test_a_changed_prepare_does_not_run_by_itself() -> None:
+    """It runs neither after a failure nor over the result of a successful run."""
     other = Prepare(fromImage="busybox:1.37", command=("fill",))
     for phase in ("Failed", "Succeeded"):
         held = failed()
@@ -242,14 +242,14 @@ def test_another_prepare_does_not_run_by_itself() -> None:
         assert not step(changed).makes_job
 
 
-def test_a_copy_waits_for_its_source_and_says_so() -> None:
+def test_a_copy_that_waits_for_its_source_says_so() -> None:
     found = step(storage(prepare=Prepare(fromStorageName="t")), waits="storage t is not ready")
     assert not found.makes_job
     assert found.verdict.reason is StorageReason.SOURCE_NOT_READY
     assert found.verdict.message == "storage t is not ready"
 
 
-def test_a_run_that_is_recorded_waits_for_a_source_that_goes_meanwhile() -> None:
+def test_a_recorded_run_waits_if_its_source_is_deleted() -> None:
     begun = storage(prepare=Prepare(fromStorageName="t"), phase="Pending", jobName="j")
     found = step(begun, waits="storage t is being deleted")
     assert not found.makes_job
@@ -257,7 +257,7 @@ def test_a_run_that_is_recorded_waits_for_a_source_that_goes_meanwhile() -> None
     assert found.verdict.reason is StorageReason.SOURCE_NOT_READY
 
 
-def test_a_pod_that_cannot_start_is_heard_while_its_job_goes_on() -> None:
+def test_a_pod_that_cannot_start_is_reported_while_its_job_goes_on() -> None:
     begun = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
     found = step(begun, RUNNING, words="p/prepare: ErrImagePull: not found")
     assert found.verdict.reason is StorageReason.PREPARE_PROGRESSING
@@ -275,7 +275,7 @@ def test_a_pod_that_cannot_start_is_heard_while_its_job_goes_on() -> None:
         (Prepare(fromStorageName="t"), "p/prepare: ImagePullBackOff: not found"),
     ],
 )
-def test_another_image_is_named_as_the_way_out_only_where_it_is_one(
+def test_another_image_is_the_remedy_only_for_an_image_that_cannot_be_pulled(
     prepare: Prepare, words: str
 ) -> None:
     begun = storage(prepare=prepare, phase="Running", jobName="j", observedDigest="d")
@@ -283,7 +283,7 @@ def test_another_image_is_named_as_the_way_out_only_where_it_is_one(
     assert message == f"Job j fills the volume; its Pod waits: {words}"
 
 
-def test_a_failure_keeps_its_words_while_nothing_can_be_done() -> None:
+def test_a_failure_keeps_its_message_while_nothing_can_be_done() -> None:
     words = Condition(type="Prepared", status="False", message="p: Error: no disk")
     held = failed()
     told = attrs.evolve(held, status=attrs.evolve(held.status, conditions=(words,)))
@@ -293,7 +293,7 @@ def test_a_failure_keeps_its_words_while_nothing_can_be_done() -> None:
     assert found.verdict.message == "p: Error: no disk"
 
 
-def test_that_a_job_runs_is_recorded_before_it_is_let_go() -> None:
+def test_a_run_is_recorded_as_running_before_its_job_is_unsuspended() -> None:
     made = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
     found = step(made, SUSPENDED)
     assert (found.status.phase, found.makes_job) == ("Running", True)
@@ -304,12 +304,12 @@ def test_that_a_job_runs_is_recorded_before_it_is_let_go() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_job_that_comes_late_to_a_run_that_has_ended_is_not_let_go(phase: str) -> None:
+def test_a_late_job_of_an_ended_run_stays_suspended(phase: str) -> None:
     ended = storage(prepare=FILL, phase=phase, jobName="j", observedDigest="d")
     assert not step(ended, SUSPENDED).makes_job
 
 
-def test_what_has_not_run_waits_for_its_volume() -> None:
+def test_a_prepare_waits_for_its_volume() -> None:
     assert resting_step(storage(prepare=FILL)).verdict.message == "waits for the volume"
 
 
@@ -349,7 +349,7 @@ def test_growth_that_the_cluster_refuses_leaves_the_volume_usable() -> None:
         ),
     ],
 )
-def test_growth_is_told_in_the_words_of_the_driver(
+def test_growth_is_reported_with_the_drivers_message(
     type_: str, message: str, reason: StorageReason, told: str
 ) -> None:
     words = (Condition(type=type_, status="True", message=message),)
@@ -364,7 +364,7 @@ def test_growth_is_told_in_the_words_of_the_driver(
     assert verdict.message == "claim s holds 10Gi and grows to 20Gi"
 
 
-def test_a_class_that_does_not_exist_is_named() -> None:
+def test_a_missing_class_is_named() -> None:
     verdict = volume_verdict(storage(), claim("Pending", capacity=""), None)
     assert verdict.reason is StorageReason.VOLUME_PENDING
     assert "there is no class fast" in verdict.message

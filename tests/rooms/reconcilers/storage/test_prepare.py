@@ -1,4 +1,4 @@
-"""What fills a storage runs once, whatever of its beginning is late."""
+"""A prepare runs once, even if its beginning is delayed."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ def say(world: World, resource: Any, name: str, status: Any) -> None:
 
 
 async def let_go(world: World) -> str:
-    """The name of the Job, which fills the storage from now on."""
+    """Return the name of the Job, which fills the storage from now on."""
     body = {
         "apiVersion": GPU_STORAGES.api_version,
         "kind": "GPUStorage",
@@ -57,7 +57,7 @@ async def filled(world: World) -> None:
     await until(lambda: phase_of(world.objects(GPU_STORAGES, INSTANCE)[0]), equals("Ready"))
 
 
-async def test_a_job_whose_create_lands_when_its_run_is_over_runs_nothing() -> None:
+async def test_a_job_whose_create_lands_after_its_run_has_ended_runs_nothing() -> None:
     world = World()
     async with managing(world) as manager:
         manager.transport.on("POST", "/jobs", landing_late(20.0))
@@ -90,7 +90,7 @@ def event(world: World, job: str, reason: str, message: str, *, last: str) -> No
     world.call("POST", EVENTS.path(namespace=INSTANCE), body)
 
 
-async def test_a_job_that_may_make_no_pod_says_why() -> None:
+async def test_a_job_that_may_not_create_a_pod_reports_why() -> None:
     world = World()
     async with managing(world):
         name = await let_go(world)
@@ -106,7 +106,7 @@ async def test_a_job_that_may_make_no_pod_says_why() -> None:
         )
 
 
-async def test_without_the_right_to_read_events_the_storage_goes_on() -> None:
+async def test_a_storage_goes_on_without_the_right_to_read_events() -> None:
     world = World()
     async with managing(world) as manager:
         manager.transport.on("GET", "/events", refused(403, "Forbidden"), times=99)

@@ -1,4 +1,4 @@
-"""What a storage says of its file server."""
+"""The reported state of a storage's file server."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def deployment(**status: Any) -> Deployment:
         ),
     ],
 )
-def test_an_accessor_says_why_it_does_not_serve(
+def test_an_accessor_reports_why_it_does_not_serve(
     live: Deployment, pods: tuple[Pod, ...], placing: Placing, told: tuple[str, str]
 ) -> None:
     verdict = accessor_verdict(STORAGE, live, pods, placing)

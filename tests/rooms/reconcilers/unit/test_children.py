@@ -1,4 +1,4 @@
-"""What a unit's children are called, what they say, and whose they are."""
+"""Children of a unit: their names, their members and their owner."""
 
 from typing import Any
 
@@ -38,20 +38,20 @@ def service(of: GPUUnit) -> Any:
     return found.body if found else None
 
 
-def test_children_bear_the_units_name_behind_a_prefix() -> None:
+def test_children_have_the_units_name_behind_a_prefix() -> None:
     assert child_key(unit()) == (OPTIONS.instance_namespace, "unit-demo")
     longest = "a" * 58
     assert child_key(unit(longest)).name == f"unit-{longest}"
 
 
-def test_two_long_names_with_the_same_beginning_have_children_of_their_own() -> None:
+def test_two_long_names_with_the_same_beginning_have_separate_children() -> None:
     first, second = (child_key(unit("a" * 58 + end)).name for end in ("-one", "-two"))
     assert first != second
     assert first[:45] == second[:45]
 
 
 @given(st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True))
-def test_every_name_of_a_unit_gives_a_name_that_a_service_takes(name: str) -> None:
+def test_every_name_of_a_unit_gives_a_valid_name_of_a_service(name: str) -> None:
     assert is_dns_label(child_key(unit(name)).name)
 
 
@@ -82,7 +82,7 @@ def test_the_selector_finds_the_pods_of_the_template() -> None:
     assert service(unit(template=PORTS))["spec"]["selector"].items() <= pod_labels.items()
 
 
-def test_a_child_remembers_what_asked_for_it() -> None:
+def test_a_child_records_its_inputs() -> None:
     first = deployment_of(unit(), OPTIONS, Placement())
     assert (first.generation, first.revision) == (4, OPTIONS.template_revision)
     other = deployment_of(unit(image="other"), OPTIONS, Placement())
@@ -90,7 +90,7 @@ def test_a_child_remembers_what_asked_for_it() -> None:
     assert first.inputs == moved.inputs != other.inputs
 
 
-def test_a_service_has_one_port_for_each_of_the_templates() -> None:
+def test_a_service_has_one_port_for_each_port_of_the_template() -> None:
     assert service(unit(template=PORTS))["spec"]["ports"] == [
         {"name": "http", "port": 80, "targetPort": 80, "protocol": "TCP"},
         {"name": "dns", "port": 53, "targetPort": 53, "protocol": "UDP"},
@@ -102,12 +102,12 @@ def test_a_service_has_one_port_for_each_of_the_templates() -> None:
     [unit(), unit(template=PORTS, namespace=OPTIONS.stock_namespace)],
     ids=["no ports", "stock"],
 )
-def test_what_nobody_reaches_has_no_service_and_no_address(of: GPUUnit) -> None:
+def test_a_unit_that_serves_nothing_has_no_service_and_no_address(of: GPUUnit) -> None:
     assert service(of) is None
     assert access_url(of, OPTIONS) == ""
 
 
-def test_the_address_is_that_of_the_primary_port_under_the_clusters_domain() -> None:
+def test_the_address_has_the_primary_port_and_the_clusters_domain() -> None:
     options = attrs.evolve(OPTIONS, cluster_domain="example.test")
     access = Access(primaryPort="dns", scheme="grpc")
     host = "unit-demo.runtime-instance.svc.example.test"

@@ -1,4 +1,4 @@
-"""From a claim to Ready: how much is written and looked at, and what stands at the end."""
+"""Start of a claimed unit: the number of writes and reconciles, and the objects at the end."""
 
 import asyncio
 from collections.abc import Callable
@@ -55,7 +55,7 @@ async def test_a_claim_costs_few_writes_and_few_reconciles() -> None:
     assert manager.reconciles("unit") + manager.reconciles("stock") <= 6
 
 
-async def test_what_a_claim_leaves() -> None:
+async def test_a_claimed_unit_ends_with_these_objects() -> None:
     world = World()
     async with living(world), managing(world):
         await seeded(world)
@@ -79,7 +79,7 @@ async def test_what_a_claim_leaves() -> None:
     }
 
 
-async def test_at_rest_nothing_is_written_also_by_a_new_leader() -> None:
+async def test_a_new_leader_writes_nothing_when_nothing_has_changed() -> None:
     world = World()
     async with living(world):
         async with managing(world):
@@ -96,7 +96,7 @@ async def test_at_rest_nothing_is_written_also_by_a_new_leader() -> None:
 
 @attrs.frozen
 class Undisturbed:
-    """What a run without faults leaves, and how often each kind was created and deleted."""
+    """The objects after a run without faults, and how often each kind was created and deleted."""
 
     state: dict[str, Any]
     counts: dict[str, dict[str, int]]
@@ -116,7 +116,7 @@ def is_all_ready(world: World) -> bool:
 
 
 async def serve_one(world: World) -> None:
-    """A pool of two, of which one unit is claimed and taken over."""
+    """Create a pool of two units, and have one of them claimed and taken over."""
     if not world.objects(STOCK_POOLS, STOCK):
         world.add_pool(replicas=2, refill="Never")
     await until(lambda: is_all_ready(world) or bool(world.units))
@@ -134,9 +134,9 @@ async def serve_one(world: World) -> None:
 
 
 async def run_with(number: int, fault: Callable[[FaultyTransport], Fault]) -> Undisturbed | None:
-    """Under a first manager whose write of that number is hit, and where it dies of it a second.
+    """Run with a fault at that write of the first manager; if it dies of it, start a second.
 
-    None: it never wrote so often.
+    Return None if the manager wrote less often than that.
     """
     world = World()
     transports: list[FaultyTransport] = []
@@ -175,7 +175,7 @@ def dies_after(transport: FaultyTransport) -> Fault:
         pytest.param(dies_after, id="the leader dies after"),
     ],
 )
-async def test_at_every_write_the_end_and_the_creates_and_deletes_are_the_same(
+async def test_a_fault_at_any_write_leads_to_the_same_end_creates_and_deletes(
     fault: Callable[[FaultyTransport], Fault],
 ) -> None:
     world = World()

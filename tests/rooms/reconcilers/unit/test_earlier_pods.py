@@ -1,4 +1,4 @@
-"""Whose a Pod is that bears a unit's name."""
+"""Owners of Pods that have a unit's name."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +27,7 @@ def unit(
 
 
 def pod(seconds: float, *, phase: str = "Running", tenant: str = "a") -> Pod:
-    """So long after the unit."""
+    """Return a Pod created that many seconds after the unit."""
     made = MADE + timedelta(seconds=seconds)
     given = {labels.TENANT: tenant}
     return Pod(
@@ -48,36 +48,36 @@ def pod(seconds: float, *, phase: str = "Running", tenant: str = "a") -> Pod:
         (1, False, True, True),
     ],
 )
-def test_without_a_deployment_only_a_started_unit_has_pods_and_none_older_than_itself(
+def test_without_a_deployment_only_a_started_unit_has_pods_and_no_older_ones(
     seconds: float, *, started: bool, has_deployment: bool, expected: bool
 ) -> None:
     found = own_pods(unit(started=started), (pod(seconds),), has_deployment=has_deployment)
     assert bool(found) is expected
 
 
-def test_what_an_ended_pod_of_an_earlier_unit_says_is_none_of_this_ones() -> None:
+def test_an_ended_pod_of_an_earlier_unit_is_not_the_units_own() -> None:
     ended = (pod(-1, phase="Failed"),)
     assert own_pods(unit(), ended, has_deployment=True) == ()
     assert len(own_pods(unit(), (pod(1, phase="Failed"),), has_deployment=True)) == 1
 
 
-def test_what_has_ended_is_not_awaited() -> None:
+def test_an_ended_pod_is_not_awaited() -> None:
     assert awaited_pods(unit(), (pod(-1, phase="Failed"), pod(-1, phase="Succeeded"))) == ()
     assert len(awaited_pods(unit(), (pod(-1),))) == 1
 
 
-def test_the_pods_of_a_deployment_that_somebody_deleted_are_not_awaited() -> None:
+def test_the_pods_of_the_units_own_deleted_deployment_are_not_awaited() -> None:
     assert awaited_pods(unit(started=True), (pod(1),)) == ()
 
 
-def test_a_worker_awaits_the_pods_of_other_tenants_alone() -> None:
+def test_a_worker_awaits_only_the_pods_of_other_tenants() -> None:
     worker = unit(serverless=WORKER)
     assert awaited_pods(worker, (pod(-1, tenant="b"),)) == ()
     assert len(awaited_pods(worker, (pod(-1, tenant="a"),))) == 1
     assert len(awaited_pods(unit(), (pod(-1, tenant="b"),))) == 1
 
 
-def test_the_message_names_the_pod_and_what_keeps_it() -> None:
+def test_the_message_names_the_pod_and_the_deployment_that_keeps_it() -> None:
     awaited = (pod(-1),)
     begin = "waits until the Pod of an earlier unit demo has ended: unit-demo-x"
     assert waiting_message(unit(), awaited, "") == begin

@@ -1,4 +1,4 @@
-"""Whatever a valid spec says: read back as it was, carried out, and left alone from then on."""
+"""Any valid spec is read back unchanged, carried out, and then left alone."""
 
 import json
 from random import Random
@@ -59,7 +59,9 @@ def ask() -> Ask:
 
 @settings(max_examples=EXAMPLES)
 @given(unit=specs.units(), options=specs.options(is_restricted=True), at=specs.placements)
-def test_a_unit(ask: Ask, unit: GPUUnit, options: UnitOptions, at: Placement) -> None:
+def test_any_spec_of_a_unit_is_carried_out_once(
+    ask: Ask, unit: GPUUnit, options: UnitOptions, at: Placement
+) -> None:
     assert unit_problems(unit) == ()
     assert as_stored(ask, unit).spec == unit.spec
     assert second_writes(ask, INSTANCE, children_of_unit(unit, options, at)) == []
@@ -73,7 +75,9 @@ def test_a_unit(ask: Ask, unit: GPUUnit, options: UnitOptions, at: Placement) ->
 @given(
     storage=specs.storages(), options=specs.options(is_restricted=False), placing=specs.placings
 )
-def test_a_storage(ask: Ask, storage: GPUStorage, options: UnitOptions, placing: Placing) -> None:
+def test_any_spec_of_a_storage_is_carried_out_once(
+    ask: Ask, storage: GPUStorage, options: UnitOptions, placing: Placing
+) -> None:
     assert storage_problems(storage) == ()
     assert as_stored(ask, storage).spec == storage.spec
     children = children_of_storage(storage, options, placing)

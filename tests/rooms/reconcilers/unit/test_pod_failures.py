@@ -58,11 +58,11 @@ def text_of(**status: Any) -> str:
         (container(restarts=1, ready=True, running={}, last=ENDED), ""),
     ],
 )
-def test_the_most_useful_text_is_told(state: Any, text: str) -> None:
+def test_the_most_useful_message_is_reported(state: Any, text: str) -> None:
     assert text_of(containerStatuses=[state]) == text
 
 
-def test_a_crash_loop_tells_the_same_in_each_of_its_states() -> None:
+def test_a_crash_loop_has_the_same_message_in_each_of_its_states() -> None:
     states = [
         container(restarts=1, terminated=ENDED, last=ENDED),
         container(restarts=1, waiting={"reason": "CrashLoopBackOff"}, last=ENDED),
@@ -72,7 +72,7 @@ def test_a_crash_loop_tells_the_same_in_each_of_its_states() -> None:
     assert texts == {"pod/runtime: CrashLoopBackOff: exit code 1: no such model"}
 
 
-def test_init_containers_go_first_and_finished_ones_tell_nothing() -> None:
+def test_init_containers_come_first_and_finished_ones_are_skipped() -> None:
     done = container(restarts=1, ready=True, terminated={"exitCode": 0}, last=ENDED)
     main = container(waiting={"reason": "ErrImagePull", "message": "no"})
     bad = container(terminated=ENDED) | {"name": "init"}
@@ -80,14 +80,14 @@ def test_init_containers_go_first_and_finished_ones_tell_nothing() -> None:
     assert text_of(initContainerStatuses=[bad], containerStatuses=[main]).startswith("pod/init: ")
 
 
-def test_an_unschedulable_pod_gives_the_schedulers_words() -> None:
+def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     failure = failure_of([pod(conditions=[condition | {"message": "0/3 nodes"}])])
     assert failure is not None
     assert (failure.kind, failure.message) == (FailureKind.UNSCHEDULABLE, "pod: 0/3 nodes")
 
 
-def test_pods_of_the_past_tell_nothing() -> None:
+def test_ended_and_terminating_pods_are_ignored() -> None:
     old = pod("old", created=9, phase="Failed", reason="Evicted")
     ending = pod(
         "ending", created=8, deleted=True, containerStatuses=[container(terminated=ENDED)]
@@ -100,27 +100,27 @@ def test_pods_of_the_past_tell_nothing() -> None:
     assert alone.message == "old: Evicted"
 
 
-def test_a_container_that_runs_again_is_remembered_to_have_crashed() -> None:
+def test_a_running_container_is_remembered_to_have_crashed() -> None:
     again = container(restarts=2, ready=True, running={}, last=ENDED)
     assert crash_of([pod(containerStatuses=[again])]) is not None
     assert crash_of([pod(containerStatuses=[container(ready=True, running={})])]) is None
 
 
-def test_a_pod_that_failed_without_a_reason_gives_its_message() -> None:
+def test_a_pod_that_failed_without_a_reason_has_its_own_message() -> None:
     assert text_of(phase="Failed", message="the node was shut down") == (
         "pod: Failed: the node was shut down"
     )
     assert text_of(phase="Failed") == "pod: Failed"
 
 
-def test_a_crash_loop_of_which_no_end_is_known_gives_its_own_words() -> None:
+def test_a_crash_loop_without_a_known_end_has_its_own_message() -> None:
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
     assert text_of(containerStatuses=[container(waiting=waiting)]) == (
         "pod/runtime: CrashLoopBackOff: back-off 10s"
     )
 
 
-def test_what_a_container_says_at_length_is_cut() -> None:
+def test_a_long_message_of_a_container_is_cut() -> None:
     waiting = {"reason": "ErrImagePull", "message": "x" * 5_000}
     assert len(text_of(containerStatuses=[container(waiting=waiting)])) == MOST_TEXT
 

@@ -1,4 +1,4 @@
-"""The Pod of a unit, member by member: its envelope, its container, and how it is held in."""
+"""The Pod of a unit, member by member: its envelope, its container and its restrictions."""
 
 from typing import Any
 
@@ -45,8 +45,8 @@ def container(of: GPUUnit, **options: Any) -> Any:
     return found
 
 
-def test_a_plain_unit_gets_this_pod_and_nothing_else() -> None:
-    """All that a change of ours may change: then the revision of the template has to rise."""
+def test_a_plain_unit_has_exactly_this_pod() -> None:
+    """A change of this Pod requires a higher revision of the template."""
     resources = {
         "cpu": "2",
         "memory": "16Gi",
@@ -82,7 +82,7 @@ def test_a_plain_unit_gets_this_pod_and_nothing_else() -> None:
     }
 
 
-def test_the_restricted_level_runs_as_a_fixed_user_that_is_not_root() -> None:
+def test_the_restricted_level_runs_as_a_fixed_user_other_than_root() -> None:
     assert pod(unit(), is_restricted=True)["securityContext"] == {
         "seccompProfile": {"type": "RuntimeDefault"},
         "runAsNonRoot": True,
@@ -90,7 +90,7 @@ def test_the_restricted_level_runs_as_a_fixed_user_that_is_not_root() -> None:
     }
 
 
-def test_storages_are_volumes_that_every_pod_of_ours_may_write_to() -> None:
+def test_storages_are_volumes_that_each_of_our_pods_may_write_to() -> None:
     mounts = (
         StorageMount(name="models", mountPath="/models", readOnly=True),
         StorageMount(name="a" * 63, mountPath="/work"),
@@ -112,13 +112,13 @@ def test_storages_are_volumes_that_every_pod_of_ours_may_write_to() -> None:
     }
 
 
-def test_the_callers_environment_comes_after_the_platforms_in_its_own_order() -> None:
+def test_the_callers_environment_follows_the_platforms_in_its_own_order() -> None:
     envs = (EnvVar(name="Z", value="1"), EnvVar(name="A", value=""))
     names = [each["name"] for each in container(unit(template=Template(envs=envs)))["env"]]
     assert names == ["SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT", "Z", "A"]
 
 
-def test_absent_quantities_are_the_defaults_wherever_they_show() -> None:
+def test_absent_quantities_are_replaced_by_defaults_everywhere() -> None:
     defaults = PodDefaults(cpu="3", memory="6Gi", ephemeral_storage="2Gi")
     found = pod(unit(), pod_defaults=defaults)
     (runtime,) = found["containers"]
@@ -132,14 +132,16 @@ def test_absent_quantities_are_the_defaults_wherever_they_show() -> None:
 
 
 @given(gpu=st.integers(0, 16), resource=st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]))
-def test_requests_are_limits_and_no_gpu_asks_for_none(gpu: int, resource: str) -> None:
+def test_requests_equal_limits_and_a_unit_without_a_gpu_requests_none(
+    gpu: int, resource: str
+) -> None:
     resources = container(unit(gpu=gpu), gpu_resource=resource)["resources"]
     assert resources["requests"] == resources["limits"]
     assert resources["limits"].get(resource) == (str(gpu) if gpu else None)
 
 
 @given(memory=st.sampled_from(["1", "3", "1500m", "1k", "16Gi", "1e3", "0.5Gi", "7Mi"]))
-def test_shared_memory_is_half_of_the_memory_and_never_more(memory: str) -> None:
+def test_shared_memory_is_at_most_half_of_the_memory(memory: str) -> None:
     size = pod(unit(memory=memory))["volumes"][0]["emptyDir"]["sizeLimit"]
     half = parse_quantity(memory).rounded_up // 2
     assert parse_quantity(size).rounded_up == half
@@ -158,12 +160,14 @@ def test_shared_memory_is_half_of_the_memory_and_never_more(memory: str) -> None
         ),
     ],
 )
-def test_what_runs(spec: dict[str, Any], runs: tuple[Any, ...]) -> None:
+def test_the_container_runs_the_image_and_command_of_the_unit(
+    spec: dict[str, Any], runs: tuple[Any, ...]
+) -> None:
     found = container(unit(**spec))
     assert (found["image"], found.get("command"), found.get("args")) == runs
 
 
-def test_the_ports_of_the_template_are_the_containers() -> None:
+def test_the_container_has_the_ports_of_the_template() -> None:
     ports = (HTTP, Port(name="dns", port=53, protocol="UDP"))
     assert container(unit(template=Template(ports=ports)))["ports"] == [
         {"name": "http", "containerPort": 80, "protocol": "TCP"},
@@ -192,7 +196,7 @@ def test_an_active_unit_is_ready_when_its_primary_port_can_be_reached() -> None:
     ],
     ids=["no port", "turned off", "not tcp", "stock"],
 )
-def test_without_a_port_to_reach_nothing_is_probed(of: GPUUnit) -> None:
+def test_a_unit_without_a_port_to_reach_has_no_probe(of: GPUUnit) -> None:
     assert probe(of) is None
 
 
@@ -218,13 +222,13 @@ def test_the_operators_defaults_are_in_every_pod() -> None:
     assert found["runtimeClassName"] == "nvidia"
 
 
-def test_a_gpu_product_is_asked_for_beside_the_operators_selector() -> None:
+def test_a_gpu_product_is_added_to_the_operators_selector() -> None:
     defaults = PodDefaults(node_selector={"zone": "a", labels.GPU_PRODUCT: "any"})
     found = pod(unit(gpuProduct="H100"), pod_defaults=defaults)
     assert found["nodeSelector"] == {"zone": "a", labels.GPU_PRODUCT: "H100"}
 
 
-def test_the_surroundings_place_a_pod() -> None:
+def test_the_placement_decides_where_a_pod_runs() -> None:
     at = Placement(priority_class="high", preferred_node="node-1", ends_at_once=True)
     found = pod(unit(), at=at)
     assert found["priorityClassName"] == "high"
@@ -237,7 +241,7 @@ def test_the_surroundings_place_a_pod() -> None:
     ]
 
 
-def test_a_pod_bears_the_labels_that_we_find_it_by_and_no_other_of_the_users() -> None:
+def test_a_pod_has_our_labels_and_no_other_label_of_the_user() -> None:
     given = {labels.POOL: "p", labels.TENANT: "t", "team": "x"}
     assert labels_of(unit(given=given)) == {
         "app.kubernetes.io/name": "gpuruntime-unit",

@@ -1,4 +1,4 @@
-"""Which stock a unit may take again, and what it does where none is left."""
+"""Stock that a unit may take again, and the unit's state if none is left."""
 
 from typing import Any
 
@@ -61,14 +61,14 @@ NAMED = {labels.SOURCE_STOCK_UID: "s1"}
         (stock(), unit(**{labels.SOURCE_STOCK_UID: "s2"}), False),
     ],
 )
-def test_a_unit_takes_again_only_what_nobody_else_can_hold(
+def test_a_unit_takes_again_only_stock_that_no_other_unit_can_hold(
     held: GPUUnit, by: GPUUnit, expected: bool
 ) -> None:
     assert may_take_again(held, by) is expected
 
 
 def add_orphan(world: World, stock_name: str, **spec: Any) -> None:
-    """A unit whose own stock is gone."""
+    """Add a unit whose own stock is gone."""
     source = world.stock(stock_name)["spec"]
     envelope = {name: source[name] for name in ("cpu", "memory", "gpu")}
     marks = world.provenance(stock_name, operation="late")
@@ -86,9 +86,7 @@ def available(world: World) -> int:
 @pytest.mark.parametrize(
     "fault", [ANSWER_LOST, Fault(is_unreachable=True)], ids=["answer lost", "unreachable"]
 )
-async def test_whatever_is_lost_on_the_way_one_stock_unit_is_used(
-    number: int, fault: Fault
-) -> None:
+async def test_one_stock_unit_is_used_whichever_request_is_lost(number: int, fault: Fault) -> None:
     world = World()
     async with living(world):
         async with managing(world):
@@ -102,7 +100,7 @@ async def test_whatever_is_lost_on_the_way_one_stock_unit_is_used(
 
 
 @pytest.mark.looptime
-async def test_stock_of_another_envelope_is_none() -> None:
+async def test_stock_of_another_envelope_is_not_claimed() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=2, refill="Never")
@@ -114,7 +112,7 @@ async def test_stock_of_another_envelope_is_none() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_claim_of_the_same_operation_for_another_request_is_waited_out() -> None:
+async def test_a_unit_waits_for_a_claim_of_its_operation_for_another_request() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=2, refill="Never")
@@ -127,7 +125,7 @@ async def test_a_claim_of_the_same_operation_for_another_request_is_waited_out()
 
 
 @pytest.mark.looptime
-async def test_stock_that_refuses_its_claim_keeps_no_unit_from_the_next() -> None:
+async def test_a_unit_claims_other_stock_if_its_first_choice_is_refused() -> None:
     world = World()
     async with living(world):
         async with managing(world):

@@ -1,4 +1,4 @@
-"""Several units of one operation: only one starts, whatever of a start is lost or not yet seen."""
+"""Several units of one operation: only one starts, even if a start is lost or not yet visible."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ SHARED = {labels.OPERATION_ID: "shared"}
 
 
 def start_by_another(world: World, unit: str) -> None:
-    """What an earlier leader's request makes when it lands."""
+    """Create what the request of an earlier leader creates when it lands."""
     owner = {
         "apiVersion": GPU_UNITS.api_version,
         "kind": GPU_UNITS.kind,
@@ -40,7 +40,7 @@ def start_by_another(world: World, unit: str) -> None:
     world.call("POST", DEPLOYMENTS.path(namespace=INSTANCE), body)
 
 
-async def test_a_rival_has_started_also_where_the_cache_has_yet_to_show_it() -> None:
+async def test_a_rivals_start_counts_before_the_cache_shows_it() -> None:
     world = World()
     world.add_unit("older", annotations=SHARED)
     await asyncio.sleep(2)
@@ -56,9 +56,9 @@ async def test_a_rival_has_started_also_where_the_cache_has_yet_to_show_it() -> 
     assert world.names(DEPLOYMENTS, INSTANCE) == ["unit-younger"]
 
 
-async def test_a_unit_waits_while_the_start_of_a_rival_may_yet_land() -> None:
+async def test_a_unit_waits_while_the_start_of_a_rival_may_still_land() -> None:
     world = World()
-    for spare in ("one", "two"):  # so that the second unit has the smaller uid
+    for spare in ("one", "two"):  # the second unit then has the smaller uid
         world.call("POST", "/api/v1/namespaces", {"metadata": {"name": spare}})
     async with managing(world) as manager:
         manager.transport.on("POST", "/deployments", landing_late(20.0), times=99)
@@ -74,7 +74,7 @@ async def test_a_unit_waits_while_the_start_of_a_rival_may_yet_land() -> None:
     assert reason_of(world.unit("second")) == "OperationConflict"
 
 
-async def test_a_unit_is_judged_after_a_rival_whose_start_is_under_way() -> None:
+async def test_a_unit_is_judged_after_a_rival_whose_start_is_in_progress() -> None:
     world = World()
     for spare in ("one", "two"):
         world.call("POST", "/api/v1/namespaces", {"metadata": {"name": spare}})

@@ -1,4 +1,4 @@
-"""A fix of our rules reaches the NetworkPolicies that are there, and nothing else of them."""
+"""A new revision of our rules reaches existing NetworkPolicies, and changes nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ STORAGE = GPUStorage(
 
 
 def by_faulty_code(child: Child) -> JsonObject:
-    """As it is in the cluster if the rules of the day let everything in."""
+    """Write the policy as an earlier revision would whose rules allow everything."""
     spec: Any = child.body["spec"]
     return attrs.evolve(child, body={**child.body, "spec": {**spec, "ingress": [{}]}}).annotated()
 
@@ -65,5 +65,5 @@ def test_a_policy_follows_a_revision_of_the_rules(made: Callable[[UnitOptions], 
     ],
     ids=["unit", "accessor"],
 )
-def test_a_pod_knows_nothing_of_that_revision(made: Callable[[UnitOptions], Child]) -> None:
+def test_a_pod_does_not_depend_on_that_revision(made: Callable[[UnitOptions], Child]) -> None:
     assert made(FIXED) == made(OPTIONS)

@@ -37,8 +37,8 @@ async def test_a_unit_starts_and_becomes_ready() -> None:
         await until(lambda: phase_of(world.unit("demo")), equals("Ready"))
 
 
-async def test_a_unit_takes_its_own_stock_again_when_its_claim_was_cleared() -> None:
-    """Nobody else may claim what a unit names, so it would wait for ever."""
+async def test_a_unit_takes_its_own_stock_again_after_its_claim_was_cleared() -> None:
+    """No other unit may claim stock that a unit names, so it would wait for ever."""
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=1, refill="Never")
@@ -51,7 +51,7 @@ async def test_a_unit_takes_its_own_stock_again_when_its_claim_was_cleared() -> 
         await until(lambda: world.stock_names, not_)
 
 
-async def test_another_owners_deployment_is_left_alone_and_named_until_it_goes() -> None:
+async def test_another_owners_deployment_is_left_alone_and_named_until_it_is_deleted() -> None:
     world = World()
     async with living(world), managing(world):
         body = {
@@ -107,7 +107,7 @@ async def test_another_owners_service_is_left_alone_and_named() -> None:
         await becomes(world, "demo", "Ready", seconds=90)
 
 
-async def test_a_suspended_unit_runs_no_pod_keeps_its_address_and_comes_back() -> None:
+async def test_a_suspended_unit_runs_no_pod_and_keeps_its_address_until_it_resumes() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
@@ -123,7 +123,7 @@ async def test_a_suspended_unit_runs_no_pod_keeps_its_address_and_comes_back() -
         await becomes(world, "demo", "Ready")
 
 
-async def test_children_that_are_deleted_come_back() -> None:
+async def test_deleted_children_are_created_again() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
@@ -143,7 +143,7 @@ def uids(world: World) -> set[str]:
     }
 
 
-async def test_children_that_are_edited_are_put_back() -> None:
+async def test_edited_children_are_restored() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
@@ -161,7 +161,7 @@ async def test_children_that_are_edited_are_put_back() -> None:
         assert service["spec"]["ports"][0]["port"] == 80
 
 
-async def test_what_others_add_to_a_child_stays() -> None:
+async def test_members_that_others_add_to_a_child_stay() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo")
@@ -172,7 +172,7 @@ async def test_what_others_add_to_a_child_stays() -> None:
         assert world.deployment("demo")["metadata"]["annotations"]["team"] == "x"
 
 
-async def test_a_service_goes_with_the_last_port() -> None:
+async def test_a_service_is_deleted_with_the_last_port() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
@@ -183,7 +183,7 @@ async def test_a_service_goes_with_the_last_port() -> None:
         await becomes(world, "demo", "Ready")
 
 
-async def test_a_bad_quantity_is_told_by_its_field_and_mended_at_once() -> None:
+async def test_a_bad_quantity_is_reported_with_its_field_until_it_is_corrected() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", memory="not-a-quantity", cpu="-1")
@@ -199,7 +199,7 @@ async def test_a_bad_quantity_is_told_by_its_field_and_mended_at_once() -> None:
         await becomes(world, "demo", "Ready", seconds=10)
 
 
-async def test_a_crash_loops_last_words_stand_in_ready_until_it_lasts() -> None:
+async def test_ready_has_a_crash_loops_last_message_until_the_pod_lasts() -> None:
     world = World()
     ended = {"exitCode": 3, "reason": "Error", "message": "no weights in /data"}
     world.troubles["demo"] = {
@@ -223,7 +223,7 @@ async def test_a_crash_loops_last_words_stand_in_ready_until_it_lasts() -> None:
         await becomes(world, "demo", "Ready")
 
 
-async def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words() -> None:
+async def test_an_unschedulable_pod_is_reported_with_the_schedulers_message() -> None:
     world = World()
     world.unschedulable["demo"] = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
     async with living(world), managing(world):
@@ -237,7 +237,7 @@ async def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words() -> Non
         await becomes(world, "demo", "Ready")
 
 
-async def test_units_with_the_same_long_beginning_are_served_apart() -> None:
+async def test_units_with_the_same_long_beginning_are_served_separately() -> None:
     world = World()
     names = ["a" * 58 + end for end in ("-one", "-two")]
     async with living(world), managing(world):
@@ -252,7 +252,7 @@ async def test_units_with_the_same_long_beginning_are_served_apart() -> None:
     assert len(selected) == 2
 
 
-async def test_a_child_that_the_cluster_refuses_is_told_and_tried_again() -> None:
+async def test_a_child_that_the_cluster_refuses_is_reported_and_retried() -> None:
     world = World()
     async with (
         living(world),
@@ -269,7 +269,7 @@ async def test_a_child_that_the_cluster_refuses_is_told_and_tried_again() -> Non
         await becomes(world, "demo", "Ready", seconds=90)
 
 
-async def test_a_child_that_the_cache_has_not_seen_yet_is_taken_as_it_is() -> None:
+async def test_an_existing_child_that_the_cache_lacks_is_kept() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         transport = manager.transport
@@ -299,7 +299,7 @@ async def test_a_unit_that_stops_is_isolated_until_its_last_pod_is_gone() -> Non
         await until(lambda: reason_of(world.unit("demo")), equals("QueueUnknown"))
 
 
-async def test_a_unit_deleted_while_it_is_reported_on_is_nobodys_fault() -> None:
+async def test_a_unit_deleted_during_a_status_write_causes_no_error() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         path = "gpuunits/demo/status"
@@ -314,7 +314,7 @@ async def test_a_unit_deleted_while_it_is_reported_on_is_nobodys_fault() -> None
     assert world.objects(DEPLOYMENTS, INSTANCE) == []
 
 
-async def test_what_is_drained_takes_no_more_work() -> None:
+async def test_drained_reconcilers_take_no_more_keys() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_unit("demo")

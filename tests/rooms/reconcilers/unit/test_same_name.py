@@ -1,4 +1,4 @@
-"""A unit made under the name of an earlier one, perhaps a stranger's, that has left something."""
+"""A unit created under the name of an earlier one, perhaps another tenant's, whose Pods remain."""
 
 import asyncio
 from typing import Any
@@ -43,7 +43,7 @@ SPECS: dict[str, Any] = {
 
 
 def hold(world: World, resource: Resource[Any]) -> None:
-    """Whatever it is asked to, that of the first unit does not end."""
+    """Keep the Pod of the first unit from ending."""
     held(world, resource, ["tests.example.com/held"])
 
 
@@ -63,13 +63,13 @@ def make_again(world: World, **spec: Any) -> None:
 
 
 def children(world: World) -> list[Document]:
-    """Of the unit that is there now."""
+    """Return the children of the current unit."""
     uid = world.unit("demo")["metadata"]["uid"]
     found = [each for resource in CHILDREN for each in world.objects(resource, INSTANCE)]
     return [each for each in found if each["metadata"]["ownerReferences"][0]["uid"] == uid]
 
 
-async def test_nothing_leads_to_a_pod_that_an_earlier_unit_of_the_name_has_left() -> None:
+async def test_no_service_leads_to_a_pod_of_an_earlier_unit_of_the_name() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
@@ -87,7 +87,7 @@ async def test_nothing_leads_to_a_pod_that_an_earlier_unit_of_the_name_has_left(
         assert len(children(world)) == 3
 
 
-async def test_whose_deployment_keeps_the_pod_of_an_earlier_unit_is_named() -> None:
+async def test_the_owner_of_the_deployment_that_keeps_an_earlier_pod_is_named() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
@@ -103,7 +103,7 @@ async def test_whose_deployment_keeps_the_pod_of_an_earlier_unit_is_named() -> N
         await becomes(world, "demo", "Ready")
 
 
-async def test_a_deployment_that_may_make_pods_again_is_waited_for_as_well() -> None:
+async def test_a_unit_also_waits_for_a_deployment_that_may_create_pods_again() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_unit("demo", suspended=True, **SERVING)
@@ -130,10 +130,10 @@ async def test_a_deployment_that_may_make_pods_again_is_waited_for_as_well() -> 
         (NETWORK_POLICIES, "NetworkPolicySyncFailed"),
     ],
 )
-async def test_while_a_child_of_nobody_we_know_stands_there_nothing_is_listed(
+async def test_pods_are_not_listed_while_an_unlabelled_child_is_in_the_way(
     resource: Resource[Any], reason: str
 ) -> None:
-    """It bears no label of ours, so no cache shows it."""
+    """The child has none of our labels, so no cache contains it."""
     world = World()
     body = {
         "apiVersion": resource.api_version,
@@ -152,7 +152,7 @@ async def test_while_a_child_of_nobody_we_know_stands_there_nothing_is_listed(
         assert not any("limit" in dict(each.query) for each in manager.transport.sent)
 
 
-async def test_a_pod_that_the_cache_has_not_seen_is_waited_for_as_well() -> None:
+async def test_a_unit_also_waits_for_an_earlier_pod_that_the_cache_lacks() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         manager.transport.hold_watches("/pods")
@@ -169,7 +169,7 @@ async def test_a_pod_that_the_cache_has_not_seen_is_waited_for_as_well() -> None
         await becomes(world, "demo", "Ready")
 
 
-async def test_a_restored_unit_comes_up_once_its_earlier_pod_has_ended() -> None:
+async def test_a_restored_unit_starts_once_its_earlier_pod_has_ended() -> None:
     world = World()
     async with living(world):
         async with managing(world):
@@ -177,7 +177,7 @@ async def test_a_restored_unit_comes_up_once_its_earlier_pod_has_ended() -> None
             await becomes(world, "demo", "Ready")
         status = world.unit("demo")["status"]
         hold(world, PODS)
-        # A back-up is taken, and brought back, seconds after what is in it was made.
+        # A backup is taken and restored, seconds after its objects were created.
         await asyncio.sleep(5)
         make_again(world, **SERVING)
         path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")

@@ -1,4 +1,4 @@
-"""The Pod of a worker: the user's container, the one beside it, and what they share."""
+"""The Pod of a worker: the user's container, the worker's container, and what they share."""
 
 from typing import Any
 
@@ -42,12 +42,12 @@ def pod(of: GPUUnit, *, is_restricted: bool = False, at: Placement = NOWHERE) ->
 
 
 def containers(of: GPUUnit, **options: Any) -> Any:
-    """The user's and the worker."""
+    """Return the user's container and the worker's."""
     found = pod(of, **options)
     return found["containers"][0], found["initContainers"][0]
 
 
-def test_the_worker_is_this_container_and_nothing_else() -> None:
+def test_the_worker_has_exactly_this_container() -> None:
     kept = {"memory": "256Mi", "ephemeral-storage": "256Mi"}
     _, beside = containers(worker())
     probe = {"timeoutSeconds": 2, "httpGet": {"path": "/healthz", "port": 28_081}}
@@ -80,7 +80,7 @@ def test_the_worker_is_this_container_and_nothing_else() -> None:
     }
 
 
-def test_at_the_restricted_level_both_are_one_user_without_any_capability() -> None:
+def test_at_the_restricted_level_both_run_as_one_user_without_capabilities() -> None:
     found = pod(worker(), is_restricted=True)
     assert found["securityContext"]["runAsUser"] == RESTRICTED_UID
     for each in (*found["containers"], *found["initContainers"]):
@@ -88,7 +88,7 @@ def test_at_the_restricted_level_both_are_one_user_without_any_capability() -> N
         assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_what_the_worker_is_told_is_mounted_into_it_alone() -> None:
+def test_the_workers_settings_are_mounted_into_the_worker_only() -> None:
     found = pod(worker())
     settings, socket = found["volumes"][1:]
     assert settings == {
@@ -102,13 +102,13 @@ def test_what_the_worker_is_told_is_mounted_into_it_alone() -> None:
     ]
 
 
-def test_both_drain_before_the_users_container_gets_its_signal() -> None:
-    """The kubelet ends the worker last, and runs every preStop hook at once."""
+def test_both_containers_drain_before_the_user_container_gets_its_signal() -> None:
+    """The kubelet ends the worker last, and runs all preStop hooks at once."""
     users, beside = containers(worker())
     assert users["lifecycle"] == beside["lifecycle"] == DRAINED
 
 
-def test_the_pod_may_end_as_long_as_its_work_may_take_to_drain() -> None:
+def test_the_pods_grace_period_covers_the_drain() -> None:
     assert pod(worker())["terminationGracePeriodSeconds"] == 30 + 2 + 10
     longer = attrs.evolve(SIDECAR, drain_seconds=0.5)
     found: Any = pod_template(worker(), UnitOptions(sidecar=longer), NOWHERE)
@@ -116,7 +116,7 @@ def test_the_pod_may_end_as_long_as_its_work_may_take_to_drain() -> None:
     assert pod(worker(), at=Placement(ends_at_once=True))["terminationGracePeriodSeconds"] == 0
 
 
-def test_the_worker_listens_where_the_user_declares_nothing() -> None:
+def test_the_worker_listens_on_a_port_that_the_user_does_not_declare() -> None:
     ports = tuple(Port(name=f"p{each}", port=each) for each in (28_081, 28_082))
     users, beside = containers(worker(template=Template(ports=ports)))
     assert beside["readinessProbe"]["httpGet"]["port"] == 28_083
@@ -127,7 +127,7 @@ def test_the_worker_listens_where_the_user_declares_nothing() -> None:
 
 
 @given(specs.socket_paths)
-def test_the_kernel_takes_the_workers_path_wherever_it_takes_the_users(path: str) -> None:
+def test_the_workers_socket_path_is_valid_whenever_the_users_is(path: str) -> None:
     of = worker(framework=Framework(socketPath=path))
     assert len(socket_of_worker(of).encode()) <= max(len(path.encode()), 4)
     assert socket_of_worker(of).rpartition("/")[2] == path.rpartition("/")[2]
@@ -136,7 +136,7 @@ def test_the_kernel_takes_the_workers_path_wherever_it_takes_the_users(path: str
     assert beside["volumeMounts"][-1]["mountPath"] == "/w"
 
 
-def test_both_fit_the_seat_that_the_stock_has_held() -> None:
+def test_both_containers_fit_the_envelope_of_the_stock() -> None:
     users, beside = containers(worker(cpu="2", memory="16Gi", gpu=1))
     assert users["resources"]["limits"] == {
         "cpu": "1900m",
@@ -156,7 +156,7 @@ def test_both_fit_the_seat_that_the_stock_has_held() -> None:
     ("envelope", "share", "left"),
     [("200m", "100m", "100m"), ("199m", "100m", "199m"), ("1n", "100m", "1n")],
 )
-def test_a_seat_that_is_too_small_for_both_is_the_users(
+def test_an_envelope_that_is_too_small_for_both_is_the_users(
     envelope: str, share: str, left: str
 ) -> None:
     assert left_beside(envelope, share) == left
@@ -177,7 +177,7 @@ def test_the_user_never_gets_less_than_half(envelope: str, share: str) -> None:
     ],
     ids=["a template", "a plain unit", "stock"],
 )
-def test_nobody_else_has_a_worker(of: GPUUnit) -> None:
+def test_no_other_unit_has_a_worker(of: GPUUnit) -> None:
     found = pod(of)
     assert "initContainers" not in found
     assert len(found["volumes"]) == 1

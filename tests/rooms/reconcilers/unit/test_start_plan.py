@@ -90,7 +90,7 @@ def test_the_gate_opens_for_one_unit_with_its_own_stock(found: Gate, kind: type)
     assert isinstance(found, kind)
 
 
-def test_rivals_wait_out_what_is_left_of_the_first_request_life() -> None:
+def test_rivals_wait_for_the_rest_of_the_first_requests_lifetime() -> None:
     waiting = decided(unit(age=9), unit("b"), unsettled_seconds=YOUNG.unsettled_seconds)
     assert isinstance(waiting, Wait)
     assert waiting.seconds == 40.0

@@ -1,4 +1,4 @@
-"""The status of a unit by its Deployment and its Pods: every reason, every moment."""
+"""The status of a unit by its Deployment and its Pods: every reason and every moment."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -165,7 +165,7 @@ def refusing(message: str) -> Deployment:
         ),
     ],
 )
-def test_what_is_observed_gives_one_reason(
+def test_each_observation_gives_one_reason(
     kept: Deployment, pods: tuple[Pod, ...], reason: str, message: str
 ) -> None:
     found = running_verdict(unit(), kept, pods, now=NOW)
@@ -180,7 +180,7 @@ def test_what_is_observed_gives_one_reason(
         ((), "ScaledToZero", "suspended: no Pod runs"),
     ],
 )
-def test_a_suspended_unit_is_at_zero_once_its_pods_are_gone(
+def test_a_suspended_unit_is_scaled_to_zero_once_its_pods_are_gone(
     pods: tuple[Pod, ...], reason: str, message: str
 ) -> None:
     found = running_verdict(unit(suspended=True), SERVING, pods, now=NOW)
@@ -199,7 +199,7 @@ def test_a_suspended_unit_is_at_zero_once_its_pods_are_gone(
         (deployment(), (unschedulable(seconds=60),), None),
     ],
 )
-def test_only_what_time_alone_changes_is_looked_at_again(
+def test_only_a_verdict_that_time_alone_changes_is_checked_again(
     kept: Deployment, pods: tuple[Pod, ...], seconds: float | None
 ) -> None:
     assert look_again_seconds(kept, pods, now=NOW) == seconds
@@ -225,7 +225,7 @@ def told(
 
 
 @pytest.mark.parametrize("reason", list(UnitReason))
-def test_every_reason_gives_its_phase_and_says_of_which_spec_it_speaks(
+def test_every_reason_gives_its_phase_and_the_observed_generation(
     reason: UnitReason,
 ) -> None:
     status = told(unit(), reason)
@@ -236,7 +236,7 @@ def test_every_reason_gives_its_phase_and_says_of_which_spec_it_speaks(
     assert (condition.reason, condition.observedGeneration) == (reason, 2)
 
 
-def test_an_address_is_published_once_there_is_something_behind_it() -> None:
+def test_an_address_is_published_once_there_is_a_deployment_behind_it() -> None:
     served = unit(template=Template(ports=(Port(name="http", port=80),)))
     before = told(served, UnitReason.DEPLOYMENT_PROGRESSING)
     assert (before.serviceName, before.accessURL) == ("", "")
@@ -246,7 +246,7 @@ def test_an_address_is_published_once_there_is_something_behind_it() -> None:
     assert told(unit(), UnitReason.DEPLOYMENT_READY, kept=SERVING).serviceName == ""
 
 
-def test_the_timeline_tells_the_first_start() -> None:
+def test_the_timeline_records_the_first_start() -> None:
     moment = NOW - timedelta(seconds=40)
     marks = {labels.ACCEPTED_AT: moment.isoformat(), labels.CLAIMED_AT: moment.isoformat()}
     status = told(unit(marks=marks), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
@@ -259,23 +259,23 @@ def test_the_timeline_tells_the_first_start() -> None:
     assert again.timeline == timeline
 
 
-def test_moments_that_are_none_are_left_out() -> None:
-    """One before the first year of UTC is read by Python, and cannot be written again."""
+def test_invalid_moments_are_left_out() -> None:
+    """Python reads a moment before the first year of UTC, but cannot write it again."""
     for one in ("yesterday", "2025-01-01T00:00:00", "0001-01-01T00:00:00+14:00"):
         marks = {labels.ACCEPTED_AT: one, labels.CLAIMED_AT: one}
         timeline = told(unit(marks=marks), UnitReason.INVALID_SPEC).timeline
         assert timeline == GPUUnitStatus().timeline
 
 
-def test_a_claim_on_stock_writes_nothing_into_its_status() -> None:
-    """It would take the guard from whoever wants to give the claim back."""
+def test_a_claim_on_stock_changes_no_status_of_it() -> None:
+    """A write would fail the version guard of a caller that releases the claim."""
     settled = told(unit(), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
     marks = {labels.CLAIMED_BY: "instance/a", labels.CLAIMED_AT: NOW.isoformat()}
     claimed = unit(marks=marks, status=settled)
     assert told(claimed, UnitReason.DEPLOYMENT_READY, READY, kept=SERVING) == settled
 
 
-def test_on_the_way_only_the_start_is_worth_a_write() -> None:
+def test_before_ready_only_the_start_is_worth_a_write() -> None:
     first = told(unit(), UnitReason.DEPLOYMENT_PROGRESSING, kept=deployment())
     assert first.timeline.createdAt == CREATED
     assert first.nodeName == ""
@@ -286,7 +286,7 @@ def test_on_the_way_only_the_start_is_worth_a_write() -> None:
     assert ready.nodeName == "node-1"
 
 
-def test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known() -> None:
+def test_a_running_unit_keeps_its_node_while_its_pod_is_not_known() -> None:
     ready = told(unit(), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
     assert ready.nodeName == "node-1"
     assert told(unit(status=ready), UnitReason.DEPLOYMENT_READY, kept=SERVING) == ready
@@ -308,7 +308,7 @@ WHOLE = Timeline(
 )
 
 
-def test_each_stage_is_from_the_end_of_the_one_before() -> None:
+def test_each_stage_begins_at_the_end_of_the_previous_one() -> None:
     assert stages_of(WHOLE) == {
         "claim": 0.5,
         "create": 1.5,
@@ -319,17 +319,17 @@ def test_each_stage_is_from_the_end_of_the_one_before() -> None:
     }
 
 
-def test_a_unit_that_nobody_claimed_is_told_from_its_creation() -> None:
+def test_the_stages_of_an_unclaimed_unit_begin_at_its_creation() -> None:
     stages = stages_of(attrs.evolve(WHOLE, acceptedAt=None, claimedAt=None))
     assert stages == {"schedule": 1, "start": 600, "ready": 7, "total": 608}
 
 
-def test_what_is_not_known_counts_to_the_next_stage() -> None:
+def test_an_unknown_stage_counts_to_the_next_one() -> None:
     stages = stages_of(attrs.evolve(WHOLE, scheduledAt=None, startedAt=None))
     assert stages == {"claim": 0.5, "create": 1.5, "ready": 608, "total": 610}
 
 
-def test_clocks_that_differ_make_no_time_below_nothing() -> None:
+def test_different_clocks_give_no_negative_time() -> None:
     assert stages_of(attrs.evolve(WHOLE, createdAt=at(0)))["create"] == 0
 
 

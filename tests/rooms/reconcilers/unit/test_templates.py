@@ -1,4 +1,4 @@
-"""Units that declare functions: they run nothing, and say whether they can be called."""
+"""Units that declare functions: they run no Pod, and report whether they can be called."""
 
 from typing import Any
 
@@ -48,12 +48,12 @@ def workers_of(world: World, name: str) -> Condition:
 
 
 def scale(world: World, name: str, **told: Any) -> None:
-    """As the activator tells it."""
+    """Write the status as the activator does."""
     path = GPU_UNITS.path(namespace=INSTANCE, name=name, subresource="status")
     world.call("PATCH", path, {"status": {"serverless": told}})
 
 
-async def test_a_function_is_ready_without_running_anything() -> None:
+async def test_a_function_is_ready_without_a_pod() -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("demo", **SERVING, **FUNCTION)
@@ -65,7 +65,7 @@ async def test_a_function_is_ready_without_running_anything() -> None:
         assert (status["readyReplicas"], status["accessURL"], status["serviceName"]) == (0, "", "")
 
 
-async def test_without_a_broker_a_function_says_whose_configuration_lacks_it() -> None:
+async def test_without_a_broker_a_function_names_the_missing_configuration() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **FUNCTION)
@@ -74,7 +74,7 @@ async def test_without_a_broker_a_function_says_whose_configuration_lacks_it() -
         assert "nats.url is empty in the manager's configuration" in message_of(world.unit("demo"))
 
 
-async def test_a_unit_that_runs_gives_up_all_of_it_when_it_becomes_a_function_and_back() -> None:
+async def test_a_running_unit_that_becomes_a_function_gives_up_its_children() -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("demo", **SERVING)
@@ -91,7 +91,7 @@ async def test_a_unit_that_runs_gives_up_all_of_it_when_it_becomes_a_function_an
         assert types == ["Ready"]
 
 
-async def test_the_younger_of_two_owners_is_told_of_the_elder_and_heals_when_that_goes() -> None:
+async def test_the_younger_declarer_names_the_older_one_and_is_ready_after_it_is_deleted() -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("elder", **FUNCTION)
@@ -108,7 +108,7 @@ async def test_the_younger_of_two_owners_is_told_of_the_elder_and_heals_when_tha
         await becomes(world, "younger", "Ready", seconds=2.0)
 
 
-async def test_it_heals_as_well_when_the_elder_takes_another_function() -> None:
+async def test_the_younger_declarer_is_ready_after_the_older_one_changes_its_function() -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("elder", **FUNCTION)
@@ -121,7 +121,7 @@ async def test_it_heals_as_well_when_the_elder_takes_another_function() -> None:
         )
 
 
-async def test_what_the_activator_tells_is_kept_and_judged() -> None:
+async def test_the_activators_status_is_kept_and_judged() -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("demo", **FUNCTION)
@@ -140,7 +140,7 @@ async def test_what_the_activator_tells_is_kept_and_judged() -> None:
         assert (told["desiredWorkers"], told["readyWorkers"]) == (2, 2)
 
 
-async def test_numbers_alone_cost_no_write_of_the_managers() -> None:
+async def test_changed_numbers_alone_cause_no_write_of_the_manager() -> None:
     world = World()
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("demo", **FUNCTION)
