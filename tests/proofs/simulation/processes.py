@@ -59,7 +59,7 @@ class NoAnswerError(Exception):
 
 
 @asynccontextmanager
-async def _standing(
+async def _role_context(
     settings: Settings,  # noqa: ARG001  # not read here
     registry: Registry,  # noqa: ARG001  # not read here
     *,
@@ -86,7 +86,7 @@ class Fleet:
     def supervisor(self, name: str) -> "Supervisor":
         return self.supervisors.setdefault(name, Supervisor(name, self))
 
-    def supervisor_of(self, process: str) -> "Supervisor | None":
+    def target_of(self, process: str) -> "Supervisor | None":
         """Return the process of this name, or the current holder of this role, if there is one."""
         if process == LEADING_ACTIVATOR:
             return self.leader_of(ACTIVATORS)
@@ -107,7 +107,7 @@ class Fleet:
         return next((each for each in supervisors if each.is_leading), None)
 
     def inject(self, fault: PlannedFault) -> None:
-        supervisor = self.supervisor_of(fault.process)
+        supervisor = self.target_of(fault.process)
         if supervisor:
             supervisor.inject(fault)
 
@@ -248,12 +248,12 @@ class Supervisor:
         self._number += 1
         name, fleet = self.name, self._fleet
         self._cache_checks = CacheChecks(name, fleet.server, fleet.breach)
-        chance = f"{fleet.seed} {name} {self._number}"
+        seed_text = f"{fleet.seed} {name} {self._number}"
         self.wire = Wire(
             name,
             fleet.server,
             fleet.event_log,
-            rng=Random(f"{chance} wire"),
+            rng=Random(f"{seed_text} wire"),
             active_faults=self.active_faults,
             crash=self._crash,
             inspect=self._inspect,
@@ -262,8 +262,8 @@ class Supervisor:
         process = Process(
             identity=f"{name}.{self._number}",
             now=self._now,
-            rng=Random(chance),
-            role_context=_standing,
+            rng=Random(seed_text),
+            role_context=_role_context,
             serving=self._serving,
         )
         if fleet.broker is not None:
@@ -271,7 +271,7 @@ class Supervisor:
                 process.identity,
                 fleet.broker,
                 fleet.event_log,
-                rng=Random(f"{chance} broker"),
+                rng=Random(f"{seed_text} broker"),
                 active_faults=self.active_broker_faults,
             )
             process = attrs.evolve(process, opener=self.broker_wire.opener())

@@ -99,7 +99,7 @@ class _Run:
 
     async def run(self) -> Outcome:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._on_loose_error)
+        loop.set_exception_handler(self._on_unhandled_error)
         self._lines.on_line = self._on_line
         async with asyncio.TaskGroup() as tasks:
             cluster = tasks.create_task(self._cluster.run(), name="cluster")
@@ -143,7 +143,7 @@ class _Run:
             injector = FaultInjector(fleet, workers, broker)
             for fault in self._plan:
                 loop.call_at(fault.at, injector.inject, fault)
-            await self._live(runner, fleet, injector)
+            await self._run_stories(runner, fleet, injector)
             await ConvergenceCheck(fleet, observer, invocations, self._breach).run()
             for task in (*supervisors, cluster):
                 task.cancel()
@@ -160,7 +160,9 @@ class _Run:
             coverage=self._coverage,
         )
 
-    async def _live(self, runner: StoryRunner, fleet: Fleet, injector: FaultInjector) -> None:
+    async def _run_stories(
+        self, runner: StoryRunner, fleet: Fleet, injector: FaultInjector
+    ) -> None:
         """Run the stories during the faults and after them."""
         async with asyncio.TaskGroup() as tasks:
             stories = tasks.create_task(runner.run(self._script), name="stories")
@@ -198,7 +200,7 @@ class _Run:
         if line["event"] in FATAL_LINES:
             self._breach(f"logged: {line['event']} {text} {_traceback_of(line.get('exc_info'))}")
 
-    def _on_loose_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_unhandled_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self._breach(f"unhandled exception: {context.get('message')} {context.get('exception')!r}")
 
 

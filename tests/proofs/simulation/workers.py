@@ -55,7 +55,9 @@ class Function:
             return Failure(cause=FailureClass.FRAMEWORK_TIMEOUT, error="too slow")
         if asked["isRefused"] or attempt <= asked["fails"]:
             return Failure(
-                cause=FailureClass.FRAMEWORK_ERROR, error="as told", is_final=asked["isRefused"]
+                cause=FailureClass.FRAMEWORK_ERROR,
+                error="as the payload says",
+                is_final=asked["isRefused"],
             )
         asked = {"call": invocation.invocationID, "attempt": attempt}
         body = json.dumps(asked).encode()
@@ -132,17 +134,17 @@ class _WorkerProcess:
         self._number += 1
         self._pause_seconds = None
         workers, name = self._workers, f"{self._pod}.{self._number}"
-        chance = f"{workers.seed} {name}"
+        seed_text = f"{workers.seed} {name}"
         workers.event_log.write(self._unit, "worker starts")
         self._wire = wire = BrokerWire(
             name,
             workers.server,
             workers.event_log,
-            rng=Random(f"{chance} wire"),
+            rng=Random(f"{seed_text} wire"),
             active_faults=workers.active_faults,
         )
         async with asyncio.TaskGroup() as tasks:
-            self._task = tasks.create_task(self._run(wire, Random(chance)), name=self._unit)
+            self._task = tasks.create_task(self._run(wire, Random(seed_text)), name=self._unit)
         wire.cut()
         workers.event_log.write(self._unit, "worker ended")
 
