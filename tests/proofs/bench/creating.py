@@ -22,7 +22,7 @@ from tests.proofs.bench.rows import Row
 from tests.proofs.bench.unit_requests import Pair, add_stock, add_units, ask, pair, spread
 from tests.proofs.real_cluster.controlplane import ControlPlane
 
-UNITS_THERE = (0, 1_000, 10_000)
+EXISTING_UNITS = (0, 1_000, 10_000)
 ROUNDS = 5
 TURNS = 40
 CALLERS = 32
@@ -36,8 +36,8 @@ SPEC = "g1"
 Seconds = Mapping[str, list[float]]
 
 
-def place_of(there: int) -> Namespaces:
-    return Namespaces(stock=f"stock-{there}", instance=f"units-{there}", system="system")
+def place_of(existing: int) -> Namespaces:
+    return Namespaces(stock=f"stock-{existing}", instance=f"units-{existing}", system="system")
 
 
 @attrs.frozen(kw_only=True)
@@ -63,23 +63,23 @@ async def timed(work: Awaitable[None]) -> float:
     return time.perf_counter() - begun
 
 
-async def alone(context: CreateContext) -> Seconds:
+async def measure_single(context: CreateContext) -> Seconds:
     """Measure one caller that sends one request after the other."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     async with AsyncExitStack() as stack:
         (raw,) = await stack.enter_async_context(connections(context.plane, 1))
         apis = {
-            there: await stack.enter_async_context(connections(address, 1))
-            for there, address in context.apis.items()
+            existing: await stack.enter_async_context(connections(address, 1))
+            for existing, address in context.apis.items()
         }
         for _ in range(TURNS):
             seconds[RAW].append(await timed(context.write_pair(raw)))
-            for there, (api,) in apis.items():
-                seconds[str(there)].append(await timed(context.create(api)))
+            for existing, (api,) in apis.items():
+                seconds[str(existing)].append(await timed(context.create(api)))
     return seconds
 
 
-async def together(context: CreateContext) -> Seconds:
+async def measure_concurrent(context: CreateContext) -> Seconds:
     """Measure many callers at once, first of the raw writes, then of the api without units."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
 
@@ -102,17 +102,17 @@ async def measured(plane: ControlPlane) -> tuple[list[Seconds], list[Seconds]]:
         apis = {}
         async with connections(address, WRITERS) as writers:
             bare = await add_stock(writers, place_of(0), "bare", STOCK)
-            for there in UNITS_THERE:
-                place = place_of(there)
-                await add_units(writers, place, there)
+            for existing in EXISTING_UNITS:
+                place = place_of(existing)
+                await add_units(writers, place, existing)
                 await add_stock(writers, place, SPEC, STOCK)
-                apis[there] = await stack.enter_async_context(replica(plane.kubeconfig, place))
-                await health(apis[there], "readyStockCount", least=STOCK)
+                apis[existing] = await stack.enter_async_context(replica(plane.kubeconfig, place))
+                await health(apis[existing], "readyStockCount", least=STOCK)
         pairs = [pair(place_of(0), each, f"pair-{each.metadata.name}") for each in bare]
         context = CreateContext(plane=address, apis=apis, pairs=iter(pairs))
         return (
-            [await alone(context) for _ in range(ROUNDS)],
-            [await together(context) for _ in range(ROUNDS)],
+            [await measure_single(context) for _ in range(ROUNDS)],
+            [await measure_concurrent(context) for _ in range(ROUNDS)],
         )
 
 
@@ -132,7 +132,7 @@ def milliseconds(rounds: list[Seconds], name: str) -> float:
 
 
 def rows() -> Iterator[Row]:
-    with prepared_plane(*map(place_of, UNITS_THERE)) as plane:
+    with prepared_plane(*map(place_of, EXISTING_UNITS)) as plane:
         single, many = asyncio.run(measured(plane))
     raw = milliseconds(single, RAW)
     yield Row(name="claim: two raw writes, p50", value=raw, unit="ms")
@@ -142,9 +142,9 @@ def rows() -> Iterator[Row]:
     yield Row(name=name, value=share(single, "0", RAW), unit="ratio", at_most=1.35)
     name = "the same, by the fastest tenth of each"
     yield Row(name=name, value=undisturbed(single, "0", RAW), unit="ratio")
-    for there in UNITS_THERE[1:]:
-        name = f"POST gpu-units, with {there:,} units ÷ two raw writes"
-        yield Row(name=name, value=share(single, str(there), RAW), unit="ratio")
+    for existing in EXISTING_UNITS[1:]:
+        name = f"POST gpu-units, with {existing:,} units ÷ two raw writes"
+        yield Row(name=name, value=share(single, str(existing), RAW), unit="ratio")
     name = "POST gpu-units, with 10,000 units ÷ without units"
     yield Row(name=name, value=share(single, "10000", "0"), unit="ratio", at_most=1.1)
     name = f"POST gpu-units, {CALLERS} callers, p50"

@@ -38,7 +38,7 @@ class Reconciles:
     def note(self, sent_at: str) -> None:
         self.seconds.append(time.monotonic() - float(sent_at))
 
-    def look(self) -> None:
+    def check_finished(self) -> None:
         if self.events >= self._expected:
             self.finished.set()
 
@@ -52,7 +52,7 @@ async def informer(url: str, seen: Reconciles) -> None:
             pod = mirror.store.get(key)
             if pod is not None and SENT_AT in pod.metadata.annotations:
                 seen.note(pod.metadata.annotations[SENT_AT])
-            seen.look()
+            seen.check_finished()
             return DONE
 
         def notice(key: Key, old: object, _: object) -> None:
@@ -82,7 +82,7 @@ async def library(url: str, seen: Reconciles, *, as_models: bool) -> None:
             held: Any = event["raw_object"]
             seen.event()
             seen.note(held["metadata"]["annotations"][SENT_AT])
-            seen.look()
+            seen.check_finished()
             if seen.finished.is_set():
                 return
 

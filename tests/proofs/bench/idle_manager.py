@@ -24,13 +24,13 @@ from tests.proofs.bench.embedded_server import send
 from tests.proofs.bench.listing import PLACE, empty_server, unit
 from tests.proofs.bench.rows import Row
 
-UNITS_THERE = 10_000
+EXISTING_UNITS = 10_000
 SETTLING_SECONDS = 280.0
 QUIET_SECONDS = 3.0
 WINDOW_SECONDS = 15.0
 
 
-class Counting:
+class CountingTransport:
     """A transport that counts writes and lists, and notes when it was last used."""
 
     def __init__(self, inner: Transport) -> None:
@@ -62,14 +62,14 @@ class IdleMeasurement:
 
 def server_with_units() -> Server:
     server = empty_server()
-    for number in range(UNITS_THERE):
+    for number in range(EXISTING_UNITS):
         path = GPU_UNITS.path(namespace=PLACE.instance)
         send(server, "POST", path, unit(f"unit-{number:05}", is_claimed=False))
     return server
 
 
 async def measured() -> IdleMeasurement:
-    transport = Counting(InProcessTransport(server_with_units()))
+    transport = CountingTransport(InProcessTransport(server_with_units()))
     listener = OperationsSettings(listen=Address("127.0.0.1", 0))
     manager = Manager(Settings(operations=listener), transport=transport)
     async with asyncio.TaskGroup() as tasks:
@@ -77,7 +77,7 @@ async def measured() -> IdleMeasurement:
         running = tasks.create_task(manager.run(), name="manager")
         await eventually(transport.is_quiet, within_seconds=SETTLING_SECONDS)
         settled = time.monotonic() - begun - QUIET_SECONDS
-        assert transport.writes > UNITS_THERE, transport.writes
+        assert transport.writes > EXISTING_UNITS, transport.writes
         writes, lists, processor = transport.writes, transport.lists, time.process_time()
         await asyncio.sleep(WINDOW_SECONDS)
         rest = IdleMeasurement(
@@ -93,11 +93,11 @@ async def measured() -> IdleMeasurement:
 def rows() -> Iterator[Row]:
     configure(level="warning", is_json=True)
     rest = asyncio.run(measured())
-    there = f"manager, {UNITS_THERE:,} units"
-    yield Row(name=f"{there}, time until idle", value=rest.settling_seconds, unit="s")
-    yield Row(name=f"{there}, idle: share of a core", value=rest.share, unit="ratio", at_most=0.02)
-    yield Row(name=f"{there}, idle: writes", value=rest.writes, unit="", at_most=0)
-    yield Row(name=f"{there}, idle: lists", value=rest.lists, unit="", at_most=0)
+    title = f"manager, {EXISTING_UNITS:,} units"
+    yield Row(name=f"{title}, time until idle", value=rest.settling_seconds, unit="s")
+    yield Row(name=f"{title}, idle: share of a core", value=rest.share, unit="ratio", at_most=0.02)
+    yield Row(name=f"{title}, idle: writes", value=rest.writes, unit="", at_most=0)
+    yield Row(name=f"{title}, idle: lists", value=rest.lists, unit="", at_most=0)
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ async def measured(made: Broker, folder: Path) -> dict[str, list[float]]:
     return {**found, "queue": [alone], "queue rate": [rate]}
 
 
-def cold() -> list[tuple[float, float]]:
+def measure_cold_calls() -> list[tuple[float, float]]:
     """Measure the first call of each function, and its worker's time from claimed to Ready."""
     found = []
     with chain("api-1", "manager-1", "activator-1") as made:
@@ -185,14 +185,16 @@ def cold() -> list[tuple[float, float]]:
 
 def rows() -> Iterator[Row]:
     yield from warm_rows()
-    colds = cold()
-    yield Row(name="first call from zero workers", value=median(a for a, _ in colds), unit="s")
+    cold_calls = measure_cold_calls()
     yield Row(
-        name="its worker, from claimed to Ready", value=median(b for _, b in colds), unit="s"
+        name="first call from zero workers", value=median(a for a, _ in cold_calls), unit="s"
+    )
+    yield Row(
+        name="its worker, from claimed to Ready", value=median(b for _, b in cold_calls), unit="s"
     )
     yield Row(
         name="first call, without the start of its worker",
-        value=1000 * median(taken - start for taken, start in colds),
+        value=1000 * median(taken - start for taken, start in cold_calls),
         unit="ms",
         at_most=200,
     )

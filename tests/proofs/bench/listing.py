@@ -37,9 +37,9 @@ from tests.proofs.bench.rows import Row
 from tests.proofs.bench.unit_requests import READY, UNITS, order
 
 PLACE = Namespaces()
-UNITS_THERE = 10_000
+EXISTING_UNITS = 10_000
 LIMIT = 100
-PAGES = UNITS_THERE // LIMIT
+PAGES = EXISTING_UNITS // LIMIT
 # Walks over all pages. An earlier walk encodes each view once, and is reported separately.
 WALKS = 30
 MOMENT = "2026-01-01T00:00:00.000000Z"
@@ -69,7 +69,7 @@ def empty_server() -> Server:
 
 def server_with_units() -> Server:
     server = empty_server()
-    for number in range(UNITS_THERE):
+    for number in range(EXISTING_UNITS):
         name = f"unit-{number:05}"
         send(server, "POST", GPU_UNITS.path(namespace=PLACE.instance), unit(name))
         path = GPU_UNITS.path(namespace=PLACE.instance, name=name, subresource="status")
@@ -206,7 +206,7 @@ async def walked(api: Address) -> tuple[list[float], list[Walk]]:
 
 def rows() -> Iterator[Row]:
     first, walks = asyncio.run(measured())
-    name = f"list page of {LIMIT} at {UNITS_THERE:,} units"
+    name = f"list page of {LIMIT} at {EXISTING_UNITS:,} units"
     pages, static = [each.pages for each in walks], [each.static for each in walks]
     yield Row(name=f"{name}, p50", value=1000 * quietest(pages, 50), unit="ms")
     p50 = quietest(pages, 50) / quietest(static, 50)

@@ -98,11 +98,11 @@ class ResponseTimes:
     beside: list[list[float]]
 
 
-async def asked(good: Connection) -> list[float]:
+async def asked(normal: Connection) -> list[float]:
     waits = []
     for _ in range(REQUESTS):
         began = time.perf_counter()
-        answer = await good.send("GET", UNITS)
+        answer = await normal.send("GET", UNITS)
         waits.append(time.perf_counter() - began)
         assert answer.status == 200, answer.body
         await asyncio.sleep(PAUSE_SECONDS)
@@ -111,17 +111,17 @@ async def asked(good: Connection) -> list[float]:
 
 async def measured() -> ResponseTimes:
     waits = ResponseTimes(alone=[], beside=[])
-    async with api_process() as address, connections(address, 1) as (good,):
-        await asked(good)
+    async with api_process() as address, connections(address, 1) as (normal,):
+        await asked(normal)
         for _ in range(ROUNDS):
-            waits.alone.append(await asked(good))
+            waits.alone.append(await asked(normal))
         async with slow_caller_process(address.url):
             for _ in range(2 * ROUNDS):
-                waits.beside.append(await asked(good))
+                waits.beside.append(await asked(normal))
                 await asyncio.sleep(PAUSE_OF_ROUNDS_SECONDS)
-        await asked(good)
+        await asked(normal)
         for _ in range(ROUNDS):
-            waits.alone.append(await asked(good))
+            waits.alone.append(await asked(normal))
     return waits
 
 
@@ -137,7 +137,10 @@ async def api_process() -> AsyncIterator[Address]:
 
 def rows() -> Iterator[Row]:
     waits = asyncio.run(measured())
-    for name, rounds in (("alone", waits.alone), (f"beside {SLOW:,} slow callers", waits.beside)):
+    for name, rounds in (
+        ("alone", waits.alone),
+        (f"beside {SLOW:,} slow callers", waits.beside),
+    ):
         for hundredths in (50, 99):
             value = 1000 * quietest(rounds, hundredths)
             yield Row(name=f"a caller {name}, p{hundredths}", value=value, unit="ms")

@@ -165,5 +165,5 @@ def pool_of(world: World) -> Document:
     return pool
 
 
-def _going_dark(between: Proxy) -> Fault:
-    return Fault(after=lambda: between.go_dark(DARK_SECONDS), is_answer_lost=True)
+def _going_dark(role_proxy: Proxy) -> Fault:
+    return Fault(after=lambda: role_proxy.go_dark(DARK_SECONDS), is_answer_lost=True)

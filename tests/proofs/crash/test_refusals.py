@@ -97,8 +97,8 @@ def run_with_fault(context: StoryContext, fault: str) -> Run:
     undisturbed = context.undisturbed
     world = context.make(f"rf-{fault}")
     manager, api = world.manager(), world.api()
-    for kept in (manager, api):
-        kept.proxy.script = first_of_each(FAULTS[fault](kept.proxy))
+    for role in (manager, api):
+        role.proxy.script = first_of_each(FAULTS[fault](role.proxy))
     seed(world, api, replicas=1)
     steps = run_story(world, api, 0, undisturbed.ends)
     if steps == undisturbed.ends:

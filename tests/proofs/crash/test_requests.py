@@ -145,8 +145,8 @@ def run_steps(context: StoryContext, name: str, moment: str, ends: dict[str, Sta
         died = deaths[step.name] = list[str]()
         is_meant = fault is not None and step.name != UNDISTURBED
         api.proxy.script = first_try_of_each(world, fault, died) if is_meant else nothing
-        seen[step.name] = _asked(world, api, step, ends.get(step.name))
-        writes[step.name] = [_known(world, each) for each in api.proxy.writes[before:]]
+        seen[step.name] = _send_and_wait(world, api, step, ends.get(step.name))
+        writes[step.name] = [_text_of(world, each) for each in api.proxy.writes[before:]]
         if seen[step.name] != ends.get(step.name, seen[step.name]):
             break
     breaches = world.breaches()
@@ -176,7 +176,7 @@ def steps(world: World) -> Iterator[Step]:
 
 def first_try_of_each(world: World, fault: Fault | None, died: list[str]) -> Script:
     def script(write: Write) -> Fault | None:
-        known = _known(world, write)
+        known = _text_of(world, write)
         if known in died:
             return None
         died.append(known)
@@ -185,7 +185,7 @@ def first_try_of_each(world: World, fault: Fault | None, died: list[str]) -> Scr
     return script
 
 
-def _asked(world: World, api: RestartedRole, step: Step, end: State | None) -> State:
+def _send_and_wait(world: World, api: RestartedRole, step: Step, end: State | None) -> State:
     answer = world.retry_until_definite(api, step.method, step.path, step.body)
     # A repeated deletion that finds nothing was done by the first request.
     assert answer.status in {200, 201, 202, 204} or (step.method, answer.status) == (
@@ -197,11 +197,11 @@ def _asked(world: World, api: RestartedRole, step: Step, end: State | None) -> S
         return step.is_over() and not _is_left_behind(world)
 
     if end is not None:
-        return world.settled(is_over, lambda: state_of(world), end)
+        return world.until_equal(is_over, lambda: state_of(world), end)
     return world.until_stable(is_over, lambda: state_of(world))
 
 
-def _known(world: World, write: Write) -> str:
+def _text_of(world: World, write: Write) -> str:
     return str(write).replace(f"{world.name}-", "world-")
 
 

@@ -132,7 +132,7 @@ def run_with_crash(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
     manager = world.manager()
     manager.proxy.script = plan(manager)
     order_stock(world)
-    seen = world.settled(lambda: is_seeded(world), lambda: state_of(world), end)
+    seen = world.until_equal(lambda: is_seeded(world), lambda: state_of(world), end)
     breaches = world.breaches()
     world.close()
     return Run(world, manager, seen, breaches)

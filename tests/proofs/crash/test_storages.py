@@ -67,7 +67,7 @@ class Deaths:
     """The writes at which successive managers die, each known by its text and its occurrence."""
 
     world: str
-    meant: frozenset[str]
+    deadly: frozenset[str]
     fault: Fault | None = None
     seen: list[str] = attrs.field(factory=list)
     _counts: Counter[str] = attrs.field(factory=Counter)
@@ -77,7 +77,7 @@ class Deaths:
         self._counts[what] += 1
         known = f"{what} #{self._counts[what]}"
         self.seen.append(known)
-        return self.fault if known in self.meant else None
+        return self.fault if known in self.deadly else None
 
 
 @attrs.frozen
@@ -124,7 +124,9 @@ def run_all(context: StoryContext) -> Runs:
 def test_managers_died_at_every_write(runs: Runs, moment: str) -> None:
     """Require a crash at the first occurrence of every write; later patches may be merged."""
     runs_with_writes = [runs.disturbed[f"{moment}-{share}"] for share in range(SHARES)]
-    died_at = {each for one in runs_with_writes for each in one.writes if each in one.deaths.meant}
+    died_at = {
+        each for one in runs_with_writes for each in one.writes if each in one.deaths.deadly
+    }
     first = {each for each in runs.undisturbed.writes if each.endswith(" #1")}
     assert first <= died_at
     assert len(died_at) > len(first)
@@ -161,18 +163,22 @@ def test_the_audit_finds_nothing(runs: Runs) -> None:
 
 
 def run_steps(
-    context: StoryContext, name: str, deadly: Iterable[str], moment: str, ends: Mapping[str, State]
+    context: StoryContext,
+    name: str,
+    deadly_writes: Iterable[str],
+    moment: str,
+    ends: Mapping[str, State],
 ) -> StepsRun:
     """Run the steps until one ends differently from `ends`."""
     world = context.make(name)
     manager, api = world.manager_without_election(helpers=HELPERS), world.api()
     fault = crash_fault(manager, moment, late_seconds=LATE_SECONDS) if moment else None
-    deaths = Deaths(name, frozenset(deadly), fault)
+    deaths = Deaths(name, frozenset(deadly_writes), fault)
     manager.proxy.script = deaths.script
     seen: dict[str, State] = {}
     for step, ask, is_over in steps(world, api):
         ask()
-        seen[step] = _settled(world, is_over, ends.get(step))
+        seen[step] = _until_equal(world, is_over, ends.get(step))
         if seen[step] != ends.get(step, seen[step]):
             break
     breaches = world.breaches()
@@ -288,9 +294,9 @@ def _was_first(world: World, method: str, path: str, body: Document) -> bool:
     return True
 
 
-def _settled(world: World, is_over: Callable[[], bool], end: State | None) -> State:
+def _until_equal(world: World, is_over: Callable[[], bool], end: State | None) -> State:
     if end is not None:
-        return world.settled(is_over, lambda: _state(world), end)
+        return world.until_equal(is_over, lambda: _state(world), end)
     return world.until_stable(is_over, lambda: _state(world))
 
 

@@ -84,7 +84,7 @@ def run_story(
     for step, method, where, body, phase in requests:
         answer = world.retry_until_definite(api, method, where, body)
         assert answer.status in {200, 201}, answer
-        seen[step] = _settled(world, name, phase, ends.get(step))
+        seen[step] = _until_equal(world, name, phase, ends.get(step))
         if seen[step] != ends.get(step, seen[step]):
             return seen
     answer = world.retry_until_definite(api, "DELETE", path)
@@ -118,14 +118,14 @@ def leftovers(world: World) -> State:
     return {key: each for key, each in there.items() if "story-" in key}
 
 
-def _settled(world: World, name: str, phase: str, end: State | None) -> State:
-    def seems() -> bool:
+def _until_equal(world: World, name: str, phase: str, end: State | None) -> State:
+    def may_be_over() -> bool:
         return _is_over(world, name, phase)
 
     if end is None:
-        world.until(seems, bool)
+        world.until(may_be_over, bool)
         return _state(world, name)
-    return world.settled(seems, lambda: _state(world, name), end)
+    return world.until_equal(may_be_over, lambda: _state(world, name), end)
 
 
 def _is_over(world: World, name: str, phase: str) -> bool:

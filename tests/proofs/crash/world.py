@@ -78,8 +78,8 @@ COLLECTIONS: Final = {
 class RestartedRole:
     """A role that is restarted whenever it has ended, as a kubelet would do."""
 
-    def __init__(self, start: Callable[[], Process], between: Proxy) -> None:
-        self.proxy = between
+    def __init__(self, start: Callable[[], Process], role_proxy: Proxy) -> None:
+        self.proxy = role_proxy
         self.kills = 0
         self._start = start
         with STARTS:
@@ -130,21 +130,23 @@ class World:
     def manager(self) -> RestartedRole:
         made = self._manager(SETTINGS)
         made.process.said("leading")
-        return self._adopt(made)
+        return self._keep_running(made)
 
     def manager_without_election(self, **settings: Any) -> RestartedRole:
         """Start a manager that leads at once, because it does not wait for a lease."""
-        return self._adopt(self._manager({"leaderElection": {"enabled": False}, **settings}))
+        return self._keep_running(
+            self._manager({"leaderElection": {"enabled": False}, **settings})
+        )
 
     def api(self) -> RestartedRole:
-        between = self._proxy()
-        return self._adopt(
-            RestartedRole(lambda: self.installation.api(server=between.url), between)
+        role_proxy = self._proxy()
+        return self._keep_running(
+            RestartedRole(lambda: self.installation.api(server=role_proxy.url), role_proxy)
         )
 
     def until(
         self,
-        look: Callable[[], T],
+        read_state: Callable[[], T],
         holds: Callable[[T], bool],
         *,
         seconds: float = WAIT_SECONDS,
@@ -153,13 +155,15 @@ class World:
 
         def restarting() -> T:
             self.restart_ended()
-            return look()
+            return read_state()
 
-        return eventually_blocking(restarting, holds, within_seconds=seconds, explain=self._tails)
+        return eventually_blocking(
+            restarting, holds, within_seconds=seconds, explain=self._log_tails
+        )
 
     def restart_ended(self) -> None:
-        for kept in self._kept:
-            kept.restart_ended()
+        for role in self._kept:
+            role.restart_ended()
 
     def breaches(self) -> list[str]:
         """Return the breaches that the audit command finds once no suspicion is left."""
@@ -169,28 +173,30 @@ class World:
         )
         return told(report)
 
-    def settled(self, seems: Callable[[], bool], look: Callable[[], T], end: T) -> T:
+    def until_equal(
+        self, may_be_over: Callable[[], bool], read_state: Callable[[], T], end: T
+    ) -> T:
         """Return the state once it equals `end`, or the last state after WAIT_SECONDS.
 
-        Reading the state is expensive, so it is read only if `seems` holds. A write that lands
-        late belongs to the request before it, so the state is not read while such a write is
+        Reading the state is expensive, so it is read only if `may_be_over` holds. A write that
+        lands late belongs to the request before it, so the state is not read while such a write is
         pending.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             self.restart_ended()
-            if seems() and not self._is_awaiting_a_write() and (seen := look()) == end:
+            if may_be_over() and not self._is_awaiting_a_write() and (seen := read_state()) == end:
                 return seen
             time.sleep(SETTLE_SECONDS)
-        return look()
+        return read_state()
 
-    def until_stable(self, seems: Callable[[], bool], look: Callable[[], T]) -> T:
-        """Return the state once `seems` holds and two consecutive reads are equal."""
-        self.until(seems, bool)
-        seen = look()
+    def until_stable(self, may_be_over: Callable[[], bool], read_state: Callable[[], T]) -> T:
+        """Return the state once `may_be_over` holds and two consecutive reads are equal."""
+        self.until(may_be_over, bool)
+        seen = read_state()
         while True:
             time.sleep(QUIET_SECONDS)
-            before, seen = seen, look()
+            before, seen = seen, read_state()
             if seen == before:
                 return seen
 
@@ -199,11 +205,11 @@ class World:
             answer = self.ask(at, "GET", "/health")
             return answer.data if answer else {}
 
-        def is_well(told: Any) -> bool:
+        def is_healthy(told: Any) -> bool:
             """Return whether the caches are synced and no informer waits after an error."""
             return bool(told) and told["cacheSynced"] and not told["kubernetesError"]
 
-        self.until(health, is_well)
+        self.until(health, is_healthy)
 
     def ask(self, at: RestartedRole, method: str, path: str, body: object = None) -> Answer | None:
         """Return the answer, or None if the connection broke before it arrived."""
@@ -229,7 +235,7 @@ class World:
             answer = self.ask(at, method, path, body)
             if answer is not None and answer.status not in AGAIN:
                 return answer
-            assert time.monotonic() < deadline, f"{method} {path}: {answer}\n{self._tails()}"
+            assert time.monotonic() < deadline, f"{method} {path}: {answer}\n{self._log_tails()}"
             time.sleep(RETRY_SECONDS)
             self.restart_ended()
             at = then or at
@@ -241,38 +247,38 @@ class World:
         return found
 
     def _is_awaiting_a_write(self) -> bool:
-        return any(kept.proxy.is_busy for kept in self._kept)
+        return any(role.proxy.is_busy for role in self._kept)
 
     def _manager(self, settings: Mapping[str, Any]) -> RestartedRole:
-        between = self._proxy()
+        role_proxy = self._proxy()
         return RestartedRole(
-            lambda: self.installation.manager(server=between.url, **settings), between
+            lambda: self.installation.manager(server=role_proxy.url, **settings), role_proxy
         )
 
     def _proxy(self) -> Proxy:
         return self._stack.enter_context(proxy(self.plane.url, self.plane.certificate))
 
-    def _adopt(self, kept: RestartedRole) -> RestartedRole:
-        self._kept.append(kept)
-        self._stack.callback(kept.end)
-        return kept
+    def _keep_running(self, role: RestartedRole) -> RestartedRole:
+        self._kept.append(role)
+        self._stack.callback(role.end)
+        return role
 
-    def _tails(self) -> str:
+    def _log_tails(self) -> str:
         return "\n".join(f"{each.process.name}:\n{each.process.tail()}" for each in self._kept)
 
 
 MakeWorld = Callable[[str], World]
 
 
-def crash_fault(kept: RestartedRole, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
+def crash_fault(role: RestartedRole, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
     """Return a fault that kills the role before or after the write, or lets it land late."""
     match moment:
         case "before":
-            return Fault(before=kept.kill, is_request_lost=True)
+            return Fault(before=role.kill, is_request_lost=True)
         case "after":
-            return Fault(after=kept.kill, is_answer_lost=True)
+            return Fault(after=role.kill, is_answer_lost=True)
         case "late":
-            return Fault(before=kept.kill, lands_after_seconds=late_seconds)
+            return Fault(before=role.kill, lands_after_seconds=late_seconds)
         case _:
             raise ValueError(moment)
 

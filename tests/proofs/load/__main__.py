@@ -42,14 +42,14 @@ class Run:
     def __init__(self, size: Size, made: Installation) -> None:
         self._size = size
         self._made = made
-        self._product = started(made)
+        self._product = start_product(made)
         self._mirrors = Mirrors(address_of(made.plane), made)
         apis = [Address(each.process.address) for each in self._product if each.name != MANAGER]
         self._stages = Stages(size, apis, self._mirrors, self._product)
         self._measured_stages: list[StageSamples] = []
         self.rows: dict[str, list[Row]] = {}
 
-    async def carry_out(self) -> None:
+    async def run(self) -> None:
         before = {each.name: (await each.sample()).resident_bytes for each in self._product}
         async with sampled("seeding", self._product) as stage:
             seeded = await self._stages.seed()
@@ -67,7 +67,7 @@ class Run:
         breaches = await self._stages.breaches()
         breaches += told(await audited(self._made, watch_seconds=GRACES_SECONDS))
         self._show(
-            "overall", report.soundness(self._measured_stages, len(breaches), self._error_count())
+            "overall", report.overall(self._measured_stages, len(breaches), self._error_count())
         )
 
     @property
@@ -113,7 +113,7 @@ class Run:
         print(f"\n{title}", *shown, sep="\n", flush=True)
 
 
-def started(made: Installation) -> tuple[ObservedProcess, ...]:
+def start_product(made: Installation) -> tuple[ObservedProcess, ...]:
     processes = {MANAGER: made.manager(), "api 1": made.api(), "api 2": made.api()}
     for process in processes.values():
         process.wait_until_ready()
@@ -173,7 +173,7 @@ def main() -> int:
     ):
         run = Run(size, made)
         try:
-            asyncio.run(run.carry_out())
+            asyncio.run(run.run())
         finally:
             for line, count in run.logged.items():
                 print(f"{count:>8} times: {line}")

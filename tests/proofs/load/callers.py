@@ -76,15 +76,15 @@ async def send_burst(
 
 
 async def ask(address: Address, path: str) -> Any:
-    return await _demand(address, Request(method="GET", path=path), 200)
+    return await _expect(address, Request(method="GET", path=path), 200)
 
 
 async def order(address: Address, path: str, body: object, *, status: int) -> Any:
     request = Request(method="POST", path=path, body=json.dumps(body).encode())
-    return await _demand(address, request, status)
+    return await _expect(address, request, status)
 
 
-async def _demand(address: Address, request: Request, status: int) -> Any:
+async def _expect(address: Address, request: Request, status: int) -> Any:
     async with connections(address, 1) as (connection,):
         answer = await connection.send(request.method, request.path, request.body)
     if answer.status != status:

@@ -105,7 +105,7 @@ def deleting(stage: StageSamples, deleted: CompletedBurst) -> Iterator[Row]:
     yield from _health(stage)
 
 
-def soundness(stages: Iterable[StageSamples], breaches: int, errors: int) -> Iterator[Row]:
+def overall(stages: Iterable[StageSamples], breaches: int, errors: int) -> Iterator[Row]:
     yield Row(name="breaches of the audit", value=breaches, unit="", at_most=0)
     yield Row(name="errors in the logs", value=errors, unit="", at_most=0)
     yield from _restarts(stages)

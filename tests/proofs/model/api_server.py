@@ -84,7 +84,7 @@ def _written(state: State, request: Request, scope: Scope) -> State:
                 request.target, stock._replace(version=stock.version + 1, mark=None)
             )
         case Verb.CONSUME | Verb.SHRINK:
-            return _judged(state, request).put_stock(request.target, None)
+            return _with_faults(state, request).put_stock(request.target, None)
         case Verb.MAKE:
             return _made(state, request, scope)
         case Verb.RECORD:
@@ -136,7 +136,7 @@ def _changed(state: State, request: Request) -> State:
     return state.put_unit(request.target, unit._replace(has_started=True))
 
 
-def _judged(state: State, request: Request) -> State:
+def _with_faults(state: State, request: Request) -> State:
     stock = _stock(state, request)
     if request.verb is Verb.SHRINK and stock.mark is not None:
         return state.fault("claimed stock is deleted as surplus")

@@ -58,13 +58,13 @@ def after_answer(state: State, request: Request, scope: Scope, *, is_done: bool)
     caller = Caller(scope, request.sender)
     match request.verb:
         case Verb.CLAIM if is_done:
-            yield caller.won(state, request)
+            yield caller.claim_succeeded(state, request)
         case Verb.CLAIM:
-            yield from caller.missed(state, request)
+            yield from caller.claim_refused(state, request)
         case Verb.RESTAMP:
             yield caller.restamped(state, request, is_done=is_done)
         case Verb.CREATE:
-            yield caller.created(state) if is_done else caller.stumbled(state)
+            yield caller.created(state) if is_done else caller.name_in_use(state)
         case _:
             yield caller.ended(state)
 
@@ -229,7 +229,7 @@ class Caller:
             )
         return self._done(state, "no stock", "finds no stock")
 
-    def won(self, state: State, request: Request) -> Move:
+    def claim_succeeded(self, state: State, request: Request) -> Move:
         stock = state.stock_by_ordinal[request.target]
         version = stock.version if stock else 0
         attempt = self._mine(state)._replace(version=version)
@@ -243,7 +243,7 @@ class Caller:
             return self._release(state, "finished", "finds the tombstone")
         return self._says(why), state
 
-    def missed(self, state: State, request: Request) -> Iterator[Move]:
+    def claim_refused(self, state: State, request: Request) -> Iterator[Move]:
         """Yield the moves after a refused claim; a read of the stock unit decides between them."""
         stock = state.stock_by_ordinal[request.target]
         looks = self._scope.keeps(Clause.LOOK_AFTER_CONFLICT)
@@ -295,7 +295,7 @@ class Caller:
         unit = state.units_by_name[self._order.name]
         return self._done(state, "created", "has its unit", unit)
 
-    def stumbled(self, state: State) -> Move:
+    def name_in_use(self, state: State) -> Move:
         """Read the object that has the name next: the answer was AlreadyExists."""
         attempt = self._mine(state)._replace(step=Step.LOOK, sent=None)
         return self._says("finds its name in use"), state.put_attempt(self._number, attempt)

@@ -9,8 +9,8 @@ from tests.proofs.model.state import Scope, State, Step, Unit
 
 def breaches(state: State, scope: Scope) -> tuple[str, ...]:
     """Return the breaches of invariants that hold in every state."""
-    found = (*state.history.faults, *_of_units(state, scope), *_of_answers(state, scope))
-    if scope.is_ordered and _has_twins(
+    found = (*state.history.faults, *_unit_breaches(state, scope), *_answer_breaches(state, scope))
+    if scope.is_ordered and _has_duplicates(
         stock.mark.operation for stock in state.stock_by_ordinal if stock and stock.mark
     ):
         return (*found, "a retry takes a second stock unit")
@@ -22,12 +22,12 @@ def unfinished(state: State, scope: Scope) -> tuple[str, ...]:
     return (*_idle_claims(state), *_idle_units(state)) if scope.leaders else ()
 
 
-def _of_units(state: State, scope: Scope) -> Iterator[str]:
+def _unit_breaches(state: State, scope: Scope) -> Iterator[str]:
     units = [unit for unit in state.units_by_name if unit]
     started = [unit for unit in units if unit.has_started]
-    if _has_twins(unit.source for unit in started):
+    if _has_duplicates(unit.source for unit in started):
         yield "two started units use one stock unit"
-    if _has_twins(unit.operation for unit in started):
+    if _has_duplicates(unit.operation for unit in started):
         yield "two started units have one operation"
     if any(unit.is_late for unit in started):
         yield "a unit of a finished operation starts"
@@ -39,7 +39,7 @@ def _of_units(state: State, scope: Scope) -> Iterator[str]:
             yield "stock is free while a unit names it"
 
 
-def _of_answers(state: State, scope: Scope) -> Iterator[str]:
+def _answer_breaches(state: State, scope: Scope) -> Iterator[str]:
     for attempt, order in zip(state.attempts, scope.orders, strict=True):
         if attempt.step is not Step.DONE or not attempt.found:
             continue
@@ -71,5 +71,5 @@ def _holds(state: State, name: int, unit: Unit) -> bool:
     return any(is_held_for(stock, name, unit) for stock in state.stock_by_ordinal)
 
 
-def _has_twins(values: Iterator[str] | Iterator[int]) -> bool:
+def _has_duplicates(values: Iterator[str] | Iterator[int]) -> bool:
     return any(count > 1 for count in Counter(values).values())

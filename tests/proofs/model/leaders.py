@@ -76,16 +76,16 @@ def caught_up_with(state: State, request: Request) -> State:
 def _succession(state: State, scope: Scope) -> Move:
     number = state.leader + 1
     label = f"leader {number} dies, leader {number + 1} takes over"
-    return label, _followed(state, scope)._replace(lease_was_given=False)
+    return label, _with_next_leader(state, scope)._replace(lease_was_given=False)
 
 
 def _hand_over(state: State, scope: Scope) -> Move:
     number = state.leader + 1
     label = f"leader {number} stops and hands its lease to leader {number + 1}"
-    return label, _followed(state, scope)._replace(lease_was_given=True)
+    return label, _with_next_leader(state, scope)._replace(lease_was_given=True)
 
 
-def _followed(state: State, scope: Scope) -> State:
+def _with_next_leader(state: State, scope: Scope) -> State:
     number = state.leader + 1
     state = state._replace(leader=number, awaits=frozenset())
     return caught_up(state, LEADER + number) if scope.keeps(Clause.RELIST) else state
@@ -130,13 +130,15 @@ def _subject(state: State, request: Request, scope: Scope) -> tuple[str, int | s
 def _intents(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
     for name, unit in enumerate(seen.units_by_name):
         if unit and not unit.has_started:
-            yield from _of_unit(state, seen, scope, name, unit)
-    yield from _of_claims(state, seen, scope)
+            yield from _unit_writes(state, seen, scope, name, unit)
+    yield from _claim_writes(state, seen, scope)
     if scope.is_seeding:
-        yield from _of_pool(state, seen, scope)
+        yield from _pool_writes(state, seen, scope)
 
 
-def _of_unit(state: State, seen: Seen, scope: Scope, name: int, unit: Unit) -> Iterator[Request]:
+def _unit_writes(
+    state: State, seen: Seen, scope: Scope, name: int, unit: Unit
+) -> Iterator[Request]:
     sender = FROM_LEADER + state.leader
     found = gate(_situation(state, seen, scope, name, unit), scope)
     match found:
@@ -180,8 +182,8 @@ def _situation(state: State, seen: Seen, scope: Scope, name: int, unit: Unit) ->
 def _has_tombstone(state: State, name: int, unit: Unit) -> bool:
     uids = [
         uid
-        for operation, buried, uid in state.tombstones
-        if (operation, buried) == (unit.operation, name)
+        for operation, buried_name, uid in state.tombstones
+        if (operation, buried_name) == (unit.operation, name)
     ]
     return bool(uids) and unit.uid not in uids
 
@@ -205,7 +207,7 @@ def _may_land(state: State) -> frozenset[Request]:
     return frozenset(each for each in state.requests if each.sender == own)
 
 
-def _of_claims(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
+def _claim_writes(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
     sender = FROM_LEADER + state.leader
     for ordinal, stock in enumerate(seen.stock_by_ordinal):
         if not stock or not stock.mark:
@@ -238,7 +240,7 @@ def _has_create(state: State, number: int) -> bool:
     return any(each.verb is Verb.CREATE and each.sender == number for each in state.requests)
 
 
-def _of_pool(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
+def _pool_writes(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
     sender = FROM_LEADER + state.leader
     taken = [unit.source // 10 for unit in seen.units_by_name if unit]
     planned = plan(scope, seen.seeded, seen.stock_by_ordinal, taken)

@@ -19,25 +19,25 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
 
 def _deletion(state: State, scope: Scope, number: int, name: int) -> Iterator[Move]:
     """Yield the next of the two writes of a deletion; other moves may come between them."""
-    unit, progress = state.units_by_name[name], state.buried[number]
+    unit, progress = state.units_by_name[name], state.deletion_progress[number]
     if unit is None or progress == GONE:
         return
     if progress == 0 and scope.keeps(Clause.TOMBSTONE_FIRST):
-        buried = _buried(state, name, unit)
+        buried = _with_tombstone(state, name, unit)
         yield (
             f"a deletion of unit {NAMES[name]} writes its tombstone",
-            buried._replace(buried=replaced(state.buried, number, unit.uid)),
+            buried._replace(deletion_progress=replaced(state.deletion_progress, number, unit.uid)),
         )
     elif progress in (0, unit.uid):
         ended = state.history.ended | {(unit.operation, name)}
         gone = state.put_unit(name, None)._replace(history=state.history._replace(ended=ended))
         yield (
             f"the deletion of unit {NAMES[name]} lands",
-            gone._replace(buried=replaced(state.buried, number, GONE)),
+            gone._replace(deletion_progress=replaced(state.deletion_progress, number, GONE)),
         )
 
 
-def _buried(state: State, name: int, unit: Unit) -> State:
+def _with_tombstone(state: State, name: int, unit: Unit) -> State:
     return state._replace(tombstones=state.tombstones | {(unit.operation, name, unit.uid)})
 
 

@@ -35,7 +35,7 @@ def explore(scope: Scope, *, limit: int = 400_000, stops_at_breach: bool = False
     while frontier and len(origins) < limit and not (found and stops_at_breach):
         reached = []
         for state in frontier:
-            broken = _judge(state, scope, origins, found)
+            broken = _record_breaches(state, scope, origins, found)
             if broken:
                 continue
             for label, following in successors(state, scope):
@@ -57,7 +57,7 @@ def successors(state: State, scope: Scope) -> Iterator[Move]:
         yield label, _settled(following, scope)
 
 
-def _judge(
+def _record_breaches(
     state: State, scope: Scope, origins: dict[State, Origin], found: dict[str, tuple[str, ...]]
 ) -> bool:
     """Record the breaches of a state; the search does not go on behind one."""

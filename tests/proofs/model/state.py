@@ -189,7 +189,7 @@ class State(NamedTuple):
     # True if the leader was handed the lease. Then no write of an earlier leader can be in flight.
     lease_was_given: bool = False
     awaits: frozenset[Request] = frozenset()
-    buried: tuple[int, ...] = ()
+    deletion_progress: tuple[int, ...] = ()
     touches: int = 0
     lost_answers: int = 0
     has_manual_release: bool = False
@@ -243,7 +243,7 @@ def initial_state(scope: Scope) -> State:
         positions=(CachePosition(),) * (LEADER + max(2, scope.leaders)),
         attempts=(Attempt(),) * len(scope.orders),
         history=History(made=tuple(int(each is not None) for each in stock_by_ordinal)),
-        buried=(0,) * len(scope.deleted),
+        deletion_progress=(0,) * len(scope.deleted),
         touches=scope.touches,
         lost_answers=scope.lost_answers,
         has_manual_release=scope.has_manual_release,

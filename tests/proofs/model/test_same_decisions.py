@@ -211,7 +211,7 @@ def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> 
 def test_an_attempt_goes_on_alike_after_a_refused_claim(stock: Stock | None) -> None:
     state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))
     request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
-    steps = {after.attempts[0].step for _, after in Caller(SCOPE, 0).missed(state, request)}
+    steps = {after.attempts[0].step for _, after in Caller(SCOPE, 0).claim_refused(state, request)}
     seen: claim_plan.Seen = claim_plan.Elsewhere()
     if stock:
         live = stock_of(stock, 1)
@@ -235,7 +235,7 @@ def test_a_claim_of_the_same_operation_for_another_body_ends_the_attempt() -> No
     state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)
     state = state._replace(stock=((a_stock(operation="op1"),),))
     request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
-    ((_, after),) = Caller(scope, 0).missed(state, request)
+    ((_, after),) = Caller(scope, 0).claim_refused(state, request)
     assert after.attempts[0].answer == "conflict"
 
 

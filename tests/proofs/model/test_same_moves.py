@@ -45,7 +45,7 @@ class Write(NamedTuple):
     guards: frozenset[str]
 
 
-class Course(NamedTuple):
+class Counterpart(NamedTuple):
     """A function of the product, what it awaits in order, and its counterpart in the model."""
 
     module: str
@@ -54,66 +54,78 @@ class Course(NamedTuple):
     model: Moves
 
 
-COURSES: Final = (
+COUNTERPARTS: Final = (
     # The model has no storages: the product reads the mounted ones before it writes anything.
-    Course(
+    Counterpart(
         CLAIMS,
         "ClaimAttempt._round",
         ("replay", "_mounted", "_create_template", "claim", "create"),
         Caller.replay,
     ),
-    Course(CLAIMS, "ClaimAttempt.replay", ("_confirmed", "_demand_free_names"), Caller._replay_on),
-    Course(CLAIMS, "ClaimAttempt._confirmed", ("_read", "_demand_unfinished"), Caller._replay_on),
-    Course(CLAIMS, "ClaimAttempt._demand_free_names", ("_read",), Caller._is_taken),
-    Course(
+    Counterpart(
+        CLAIMS, "ClaimAttempt.replay", ("_confirmed", "_demand_free_names"), Caller._replay_on
+    ),
+    Counterpart(
+        CLAIMS, "ClaimAttempt._confirmed", ("_read", "_demand_unfinished"), Caller._replay_on
+    ),
+    Counterpart(CLAIMS, "ClaimAttempt._demand_free_names", ("_read",), Caller._is_taken),
+    Counterpart(
         CLAIMS,
         "ClaimAttempt.claim",
         ("_demand_unfinished", "_reuse", "_settled", "release"),
         Caller._claim_on,
     ),
-    Course(CLAIMS, "ClaimAttempt._reuse", ("restamp",), Caller._reuse),
-    Course(CLAIMS, "ClaimAttempt._take", ("claim", "_read"), Caller._without_stock),
-    Course(CLAIMS, "ClaimAttempt.create", ("_send", "release", "_look"), Caller.create),
-    Course(CLAIMS, "ClaimAttempt._send", ("create",), Caller.create),
-    Course(CLAIMS, "ClaimAttempt._look", ("_read",), Caller.look),
-    Course(CLAIMS, "ClaimAttempt.release", ("release",), Caller._release),
-    Course(STOCK, "StockClaims.claim", ("_try", "_try", "_claim_listed"), Caller._pick),
-    Course(
+    Counterpart(CLAIMS, "ClaimAttempt._reuse", ("restamp",), Caller._reuse),
+    Counterpart(CLAIMS, "ClaimAttempt._take", ("claim", "_read"), Caller._without_stock),
+    Counterpart(CLAIMS, "ClaimAttempt.create", ("_send", "release", "_look"), Caller.create),
+    Counterpart(CLAIMS, "ClaimAttempt._send", ("create",), Caller.create),
+    Counterpart(CLAIMS, "ClaimAttempt._look", ("_read",), Caller.look),
+    Counterpart(CLAIMS, "ClaimAttempt.release", ("release",), Caller._release),
+    Counterpart(STOCK, "StockClaims.claim", ("_try", "_try", "_claim_listed"), Caller._pick),
+    Counterpart(
         STOCK, "StockClaims._claim_listed", ("settled", "get", "sleep", "_claim_seen"), Caller.list
     ),
-    Course(STOCK, "StockClaims._claim_seen", ("restamp", "_try"), Caller._claim_listed),
-    Course(STOCK, "StockClaims.restamp", ("_mark",), Caller.restamped),
-    Course(STOCK, "StockClaims._try", ("_mark", "restamp"), Caller.missed),
-    Course(STOCK, "StockClaims._mark", ("_patch", "_look", "_look"), Caller.missed),
-    Course(
+    Counterpart(STOCK, "StockClaims._claim_seen", ("restamp", "_try"), Caller._claim_listed),
+    Counterpart(STOCK, "StockClaims.restamp", ("_mark",), Caller.restamped),
+    Counterpart(STOCK, "StockClaims._try", ("_mark", "restamp"), Caller.claim_refused),
+    Counterpart(STOCK, "StockClaims._mark", ("_patch", "_look", "_look"), Caller.claim_refused),
+    Counterpart(
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),
-    Course(UNIT, "UnitReconciler._reconcile", ("report", "_pass", "_gate"), leaders._of_unit),
-    Course(
+    Counterpart(
+        UNIT, "UnitReconciler._reconcile", ("report", "_pass", "_gate"), leaders._unit_writes
+    ),
+    Counterpart(
         UNIT,
         "UnitReconciler._gate",
         ("_rivals", "_has_started", "_tombstone", "_stock"),
         leaders._situation,
     ),
-    Course(UNIT, "UnitReconciler._rivals", ("_live_unit", "_has_started"), leaders._situation),
-    Course(
+    Counterpart(
+        UNIT, "UnitReconciler._rivals", ("_live_unit", "_has_started"), leaders._situation
+    ),
+    Counterpart(
         UNIT,
         "UnitReconciler._pass",
         ("_declare", "_start", "_hold", "_hold", "_remove", "_claim_again"),
-        leaders._of_unit,
+        leaders._unit_writes,
     ),
     # After the gate the product asks whether the unit may mount its storages, and may delay the
     # start.
-    Course(UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._of_unit),
-    Course(HANDOFF, "StockReconciler._sit_out", ("_live_claimant", "_free"), leaders._of_claims),
-    Course(
+    Counterpart(
+        UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._unit_writes
+    ),
+    Counterpart(
+        HANDOFF, "StockReconciler._sit_out", ("_live_claimant", "_free"), leaders._claim_writes
+    ),
+    Counterpart(
         REFILL,
         "PoolRefill.refill",
         ("make", "report", "remove", "retire"),
-        leaders._of_pool,
+        leaders._pool_writes,
     ),
-    Course(REFILL, "PoolRefill.report", ("patch",), leaders._of_pool),
-    Course(MANAGER, "Manager.drain", ("drain",), leaders._hand_over),
+    Counterpart(REFILL, "PoolRefill.report", ("patch",), leaders._pool_writes),
+    Counterpart(MANAGER, "Manager.drain", ("drain",), leaders._hand_over),
 )
 
 # The writes of the model that correspond to each write of the product.
@@ -147,13 +159,15 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("course", COURSES, ids=lambda course: course.function)
-def test_a_function_of_the_product_awaits_the_steps_that_the_model_knows(course: Course) -> None:
-    found = awaited(course.module, course.function)
-    assert found == course.awaits, (
-        f"{course.module}.{course.function} awaits other steps than the model knows: "
-        f"change {course.model.__module__}.{course.model.__qualname__} alike, "
-        "explore with `nox -s model`, then update COURSES"
+@pytest.mark.parametrize("counterpart", COUNTERPARTS, ids=lambda counterpart: counterpart.function)
+def test_a_function_of_the_product_awaits_the_steps_that_the_model_knows(
+    counterpart: Counterpart,
+) -> None:
+    found = awaited(counterpart.module, counterpart.function)
+    assert found == counterpart.awaits, (
+        f"{counterpart.module}.{counterpart.function} awaits other steps than the model knows: "
+        f"change {counterpart.model.__module__}.{counterpart.model.__qualname__} alike, "
+        "explore with `nox -s model`, then update COUNTERPARTS"
     )
 
 
@@ -207,8 +221,8 @@ def test_an_undisturbed_attempt_takes_the_steps_in_the_product_s_order() -> None
         state = ways[0]
         steps.append(state.attempts[0].step)
     unknown = {"_mounted", "_create_template"}
-    course = [step for step in awaited(CLAIMS, "ClaimAttempt._round") if step not in unknown]
-    assert [step for step in steps if step in course] == course
+    counterpart = [step for step in awaited(CLAIMS, "ClaimAttempt._round") if step not in unknown]
+    assert [step for step in steps if step in counterpart] == counterpart
 
 
 def test_a_deletion_writes_the_tombstone_before_it_deletes() -> None:
