@@ -34,6 +34,7 @@ def failing(finding: Finding | None = None) -> Rule[Subject]:
         ([stock_unit(1), active_unit("demo", 1, operation="o", started=True)], ["p-1", "demo"]),
         (Mount(Key("runtime-instance", "data"), (unit_pod("demo"),)), ["unit-demo-1"]),
     ],
+    ids=["object", "list", "mount"],
 )
 def test_a_failing_rule_reports_its_subject_the_fault_and_the_place(
     subject: Subject, names: list[str]

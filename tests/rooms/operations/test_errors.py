@@ -17,7 +17,7 @@ from gpuruntime.strict.structure import StrictError
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("error", "expected"),
     [
         (kube.OutcomeUnknownError("x"), UnknownOutcomeError),
         (kube.MalformedAnswerError("x"), UnknownOutcomeError),
@@ -30,13 +30,14 @@ from gpuruntime.strict.structure import StrictError
         (kube.InvalidError("x", 422), StrictError),
         (kube.BadRequestError("x", 400), StrictError),
     ],
+    ids=lambda each: type(each).__name__ if isinstance(each, kube.KubeError) else each.__name__,
 )
 async def test_each_error_of_the_cluster_has_its_code(
-    said: kube.KubeError, heard: type[Exception]
+    error: kube.KubeError, expected: type[Exception]
 ) -> None:
-    with pytest.raises(heard):
+    with pytest.raises(expected):
         async with bounded("it", 1):
-            raise said
+            raise error
 
 
 async def test_the_clusters_retry_after_is_passed_on() -> None:

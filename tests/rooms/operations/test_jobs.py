@@ -51,6 +51,18 @@ def pool(reason: str = "", message: str = "", **status: Any) -> StockPool:
         (pool(PoolReason.INVALID_SPEC, "memory", observedGeneration=1), 0, JobStatus.FAILED),
         (pool(PoolReason.SPEC_CONFLICT, "other", observedGeneration=1), 0, JobStatus.FAILED),
     ],
+    ids=[
+        "new",
+        "observed",
+        "first unit",
+        "some seeded",
+        "all units",
+        "all seeded",
+        "all seeded but failed",
+        "some failed",
+        "invalid spec",
+        "spec conflict",
+    ],
 )
 def test_the_status_follows_from_the_pool(made: StockPool, living: int, status: JobStatus) -> None:
     assert job_of(made, living).status is status

@@ -124,7 +124,9 @@ async def test_the_same_request_is_a_replay_even_at_a_replica_that_lags(
 
 
 @pytest.mark.parametrize(
-    "other", [seed(replicas=3), seed(gpu=2), pool(), pool(refill="Never"), pool(name="mine")]
+    "other",
+    [seed(replicas=3), seed(gpu=2), pool(), pool(refill="Never"), pool(name="mine")],
+    ids=["replicas", "gpu", "pool", "pool that never refills", "named pool"],
 )
 async def test_another_body_is_a_conflict(cluster: Cluster, other: SeedStock | CreatePool) -> None:
     async with replica(cluster) as api:

@@ -88,7 +88,7 @@ def test_every_fault_is_named_at_once() -> None:
     }
 
 
-@pytest.mark.parametrize("port", ["7", 1.0, True, None, [], {}])
+@pytest.mark.parametrize("port", ["7", 1.0, True, None, [], {}], ids=repr)
 def test_nothing_is_coerced_to_an_integer(port: object) -> None:
     assert list(problems({"name": "a", "ports": [{"name": "p", "port": port}]})) == [
         "ports[0].port"

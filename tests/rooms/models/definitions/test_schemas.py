@@ -73,7 +73,9 @@ def test_a_bound_of_zero_is_a_bound() -> None:
     assert schema_of(Annotated[int, Schema(minimum=0)]) == {"type": "integer", "minimum": 0}
 
 
-@pytest.mark.parametrize("moment", [datetime, datetime | None, MicroTime, MicroTime | None])
+@pytest.mark.parametrize(
+    "moment", [datetime, datetime | None, MicroTime, MicroTime | None], ids=str
+)
 def test_timestamps_of_both_kinds_are_texts_of_a_format(moment: object) -> None:
     assert schema_of(moment) == {"type": "string", "format": "date-time"}
 

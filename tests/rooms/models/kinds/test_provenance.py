@@ -74,6 +74,7 @@ def test_an_ordinal_has_no_more_digits_than_pools_use(name: str, ordinal: int) -
         ({"gpuProduct": "A100"}, {"gpuProduct": "H100"}, False),
         ({"image": "a"}, {"image": "b"}, True),
     ],
+    ids=str,
 )
 def test_envelopes_are_equal_by_value(
     one: dict[str, str], other: dict[str, str], is_equal: bool

@@ -37,6 +37,17 @@ def copy(name: str, source: str = "", phase: str = "") -> GPUStorage:
         ("b", (copy("b", "a", StepPhase.SUCCEEDED),), ()),
         ("b", (copy("b", "a", StepPhase.FAILED),), ("a", "b", "a")),
     ],
+    ids=[
+        "unknown source",
+        "plain source",
+        "chain",
+        "itself",
+        "two",
+        "three",
+        "cycle of others",
+        "filled",
+        "failed",
+    ],
 )
 def test_only_unfilled_storages_close_a_cycle_of_copies(
     source: str, others: tuple[GPUStorage, ...], circle: tuple[str, ...]

@@ -150,6 +150,7 @@ def assert_within(part: Any, whole: Any) -> None:
         (GPU_UNITS, "/apis/runtime.lokiwager.io/v1alpha1/namespaces/n/gpuunits/a/status"),
         (STOCK_POOLS, "/apis/runtime.lokiwager.io/v1alpha1/namespaces/n/stockpools/a/status"),
     ],
+    ids=["GPUUnit", "StockPool"],
 )
 def test_our_kinds_are_served_under_our_group(resource: Any, path: str) -> None:
     assert resource.path(namespace="n", name="a", subresource="status") == path

@@ -72,6 +72,7 @@ def test_a_lease_is_written_with_the_six_digits_that_the_server_requires() -> No
         ),
         (b'"count": 1', None),
     ],
+    ids=["last timestamp", "event time", "series", "no time"],
 )
 def test_old_and_new_events_have_the_time_at_which_they_were_last_seen(
     times: bytes, last_seen_at: datetime | None

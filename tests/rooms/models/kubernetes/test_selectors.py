@@ -101,6 +101,7 @@ def test_the_form_of_selectors_in_objects_means_the_same() -> None:
         ("Exists", ("b",), "a: exists takes no values"),
         ("DoesNotExist", ("b",), "a: ! takes no values"),
     ],
+    ids=str,
 )
 def test_an_expression_needs_values_exactly_if_its_operator_takes_them(
     operator: str, values: tuple[str, ...], fault: str

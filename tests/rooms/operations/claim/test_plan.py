@@ -190,7 +190,9 @@ def test_a_lost_create_whose_name_another_operation_has_keeps_its_claim() -> Non
     assert not move.releases
 
 
-@pytest.mark.parametrize(("lost", "is_replay"), [(None, True), (LOSS, False)])
+@pytest.mark.parametrize(
+    ("lost", "is_replay"), [(None, True), (LOSS, False)], ids=["exists", "answer lost"]
+)
 def test_our_unit_on_our_stock_is_the_answer(
     lost: ClusterUnavailableError | None, is_replay: bool
 ) -> None:
@@ -198,7 +200,7 @@ def test_our_unit_on_our_stock_is_the_answer(
     assert move == Answer(unit=active(), is_replay=is_replay, releases=False)
 
 
-@pytest.mark.parametrize("lost", [None, LOSS])
+@pytest.mark.parametrize("lost", [None, LOSS], ids=["exists", "answer lost"])
 def test_our_unit_on_other_stock_releases_the_claim(
     lost: ClusterUnavailableError | None,
 ) -> None:
