@@ -1,4 +1,4 @@
-"""The verbs of JetStream's API that the product uses, answered as the broker answers them."""
+"""The verbs of the JetStream API that the product uses, answered as the broker does."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ from tests.proofs.broker_conformance.streams import Stream
 
 PREFIX: Final = "$JS.API."
 LOST_CONSUMER: Final = "$JS.EVENT.ADVISORY.CONSUMER.DELETED"
-# The broker's own: so many at a time.
+# The page size of the real broker.
 MOST_SUBJECTS: Final = 100_000
 MOST_NAMES: Final = 1024
 STREAM_DEFAULTS: Final[dict[str, Any]] = {
@@ -64,7 +64,7 @@ class Api:
         }
 
     def ask(self, subject: str, data: bytes, reply: str) -> Reply | None:
-        """None where nobody answers, or where the answers come later."""
+        """Return the answer, or None if there is no responder or the answers follow later."""
         asked = subject.removeprefix(PREFIX)
         if asked == "INFO":
             return Reply(b"{}")
@@ -138,7 +138,7 @@ class Api:
         return _shown(stream, found) if found else _status(404, "Message Not Found")
 
     def _get_batch(self, stream: Stream, asked: Document, reply: str) -> Reply:
-        """All but the end are sent from here."""
+        """Send all messages of the batch here; the caller sends its end."""
         if asked["seq"] < 0:
             return _status(408, "Bad Request")
         found = list(stream.messages.matching(asked["seq"], asked["next_by_subj"]))

@@ -1,7 +1,7 @@
-"""Clients of the broker in this process, of the shape of the library's as a session uses it.
+"""Clients of the in-process broker, with the interface of the library that sessions use.
 
-The session above a client is the product's own. What it sends and hears goes over a link, on which
-it can be late or lost; by the plain one everything comes in the next turn of the loop.
+The session above a client is the product's own. Its messages travel over a link, which may delay
+or lose them. A plain link delivers everything in the next turn of the loop.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ VERSION: Final = SimpleNamespace(major=2, minor=15)
 
 
 class Link(Protocol):
-    """Both directions keep the order of what is sent; after its end nothing comes any more."""
+    """A link keeps the order in both directions, and delivers nothing after its end."""
 
     async def open(self, lost: Callable[[], None]) -> None:
-        """Raises OSError where the broker cannot be reached; `lost` is called when it ends."""
+        """Connect, or raise OSError if the broker is unreachable; call `lost` at the end."""
         ...
 
     def send(self, envelope: Envelope, arrive: Callable[[], None]) -> None: ...
@@ -61,7 +61,7 @@ class Client:
     connected_server_version = VERSION
 
     def __init__(self, server: Server, link: Link, name: str) -> None:
-        """`name` is the beginning of what only its own inboxes have."""
+        """`name` begins the names of this client's inboxes, and of no other's."""
         self.at_end: Callable[[], None] = lambda: None
         self._server = server
         self._link = link
@@ -111,7 +111,7 @@ class Client:
             self._server.subscribe(subscription)
 
     async def _drain(self, subscription: Subscription) -> None:
-        """What the broker has sent by then still comes first."""
+        """Unsubscribe after receiving everything that the broker has sent so far."""
         done = asyncio.Event()
         note = Envelope("", b"")
 
@@ -125,14 +125,14 @@ class Client:
         self._subscriptions.pop(subscription, None)
 
     def _end(self) -> None:
-        """The broker forgets its subscriptions; whoever uses it is told once."""
+        """Remove the subscriptions at the broker and report the end once."""
         if self._is_closed:
             return
         self._is_closed = True
         self._link.close()
         for each in self._subscriptions:
             self._server.unsubscribe(each)
-        # What is on its way to be made is not made any more.
+        # Subscriptions that are still being made are abandoned.
         self._subscriptions.clear()
         self.at_end()
 
@@ -143,7 +143,7 @@ class Draining:
 
 
 def opener(server: Server, link: Callable[[], Link], name: str) -> Opener:
-    """Of sessions of one process; `link` gives each its own."""
+    """Return an opener for the sessions of one process; `link` gives each its own."""
     numbers = count(1)
 
     def client() -> Reader:
@@ -154,7 +154,7 @@ def opener(server: Server, link: Callable[[], Link], name: str) -> Opener:
 
 
 def _run(callback: Callable[[Msg], Awaitable[None]], envelope: Envelope) -> None:
-    """A session's callbacks await nothing: so they end where they begin."""
+    """Run a session's callback, which awaits nothing and so ends at once."""
     message = Msg(
         _client=cast("Any", None),
         subject=envelope.subject,

@@ -1,4 +1,4 @@
-"""One pull consumer: who waits for messages, what is in hand, and what has to be given again."""
+"""A pull consumer: its open requests, unacknowledged messages and redeliveries."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ _MAX_WAITING: Final = 512
 
 @attrs.define(slots=True, eq=False)
 class Pull:
-    """A request for so many messages as are left of it; moments are the loop's."""
+    """A request for its remaining number of messages; moments are loop time."""
 
     reply: str
     left: int
@@ -29,21 +29,21 @@ class Pull:
 
 @attrs.define(slots=True)
 class _InHand:
-    """`due_at` is None while it waits to be given again."""
+    """An unacknowledged message; `due_at` is None while it waits for its redelivery."""
 
     number: int
     due_at: float | None
 
 
 class Sending:
-    """What a consumer needs of the server around it."""
+    """The functions of the server that a consumer needs."""
 
     def __init__(
         self,
         send: Callable[[str, bytes, str, Mapping[str, str], str], None],
         has_interest: Callable[[str], bool],
     ) -> None:
-        """`send` takes the inbox, the data, where to reply, headers, and the subject to show."""
+        """`send` takes inbox, data, reply subject, headers, and the subject to show."""
         self.send = send
         self.has_interest = has_interest
 
@@ -99,7 +99,7 @@ class Consumer:
         self.work()
 
     def answer(self, sequence: int, words: bytes) -> bool:
-        """Whether the message is done with."""
+        """Handle an acknowledgement; return whether the message is done."""
         if sequence >= self._next:
             return False
         kind, _, rest = words.partition(b" ")
@@ -118,7 +118,7 @@ class Consumer:
         return False
 
     def work(self) -> None:
-        """Gives what there is to those who wait, in turn."""
+        """Deliver available messages to the open requests in turn."""
         while pull := self._first_pull():
             message = self._next_message()
             if message is None:
@@ -126,7 +126,7 @@ class Consumer:
             self._deliver(message, pull)
 
     def end(self) -> None:
-        """It is deleted: whoever waits is told."""
+        """Report to all open requests that the consumer was deleted."""
         for pull in self._waiting:
             self._disarm(pull)
             self._sending.status(pull.reply, 409, "Consumer Deleted")
@@ -189,7 +189,7 @@ class Consumer:
         self._counts.pop(sequence, None)
 
     def _watch(self) -> None:
-        """For the next message whose time in hand is over."""
+        """Schedule the redelivery of the next message whose ack wait ends."""
         if self._timer:
             self._timer.cancel()
         due = [each.due_at for each in self._in_hand.values() if each.due_at is not None]
@@ -238,7 +238,7 @@ class Consumer:
 
 
 def _delay_of(words: bytes) -> float:
-    """Of what follows a refusal: the nanoseconds it names, if any."""
+    """Return the delay in seconds that a NAK gives, in nanoseconds, or 0."""
     return float(json.loads(words)["delay"]) / _SECOND if words else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The messages of one stream, in memory: limits, duplicates, expected sequences, times to live."""
+"""The messages of one stream in memory: limits, duplicates, expected sequences, TTLs."""
 
 import heapq
 from collections import defaultdict
@@ -14,7 +14,7 @@ from tests.proofs.broker_conformance.subjects import has_wildcard, matches
 MESSAGE_ID: Final = "Nats-Msg-Id"
 TTL: Final = "Nats-TTL"
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-# The broker's own.
+# The real broker's default duplicate window.
 DUPLICATE_SECONDS: Final = 120.0
 _SECOND: Final = 1_000_000_000
 
@@ -35,7 +35,7 @@ class Stored:
 
 
 class Messages:
-    """Whatever is asked of it, first goes what has outlived its time."""
+    """Messages of a stream; each operation removes expired messages first."""
 
     def __init__(self, config: Mapping[str, Any], now: Callable[[], datetime]) -> None:
         self.config = config
@@ -51,7 +51,7 @@ class Messages:
         return len(self._all)
 
     def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Stored:
-        """Raises RefusalError, and nothing is stored."""
+        """Store the message, or raise RefusalError and store nothing."""
         self._expire()
         name = headers.get(MESSAGE_ID, "")
         known = self._known(name)
@@ -79,7 +79,7 @@ class Messages:
         return next(reversed(held.values())) if held else None
 
     def following(self, sequence: int, pattern: str) -> Message | None:
-        """The first from this one on."""
+        """Return the first message from this sequence on."""
         return next(self.matching(sequence, pattern), None)
 
     def matching(self, sequence: int, pattern: str) -> Iterator[Message]:
@@ -91,7 +91,7 @@ class Messages:
                 yield each
 
     def counts(self, pattern: str) -> dict[str, int]:
-        """By subject."""
+        """Return the number of messages by subject."""
         self._expire()
         return {
             subject: len(held)
@@ -131,7 +131,7 @@ class Messages:
             raise wrong_last_sequence(sequence)
 
     def _make_room(self, subject: str) -> None:
-        """By a refusal, where nothing may be dropped."""
+        """Drop the oldest messages, or refuse the new one if nothing may be dropped."""
         config = self.config
         refuses = config.get("discard") == "new"
         of_subject, most = (

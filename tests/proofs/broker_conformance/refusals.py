@@ -1,4 +1,4 @@
-"""Why JetStream refuses, in its own numbers and words."""
+"""JetStream's errors, with the codes and texts of the real broker."""
 
 from typing import Any
 

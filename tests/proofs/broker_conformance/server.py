@@ -1,7 +1,7 @@
-"""A broker within the test's process: subscriptions of its clients, and JetStream behind them.
+"""A broker within the test's process: subscriptions of its clients, and JetStream.
 
-Everything it does happens at once, in the call that asks for it. Time, where it has to wait, is
-the loop's, so that it may be virtual; and it draws no chance, so that a run can be played again.
+It handles each call immediately. Delays use loop time, so time may be virtual. It uses no
+randomness, so a run can be repeated exactly.
 """
 
 import json
@@ -52,7 +52,7 @@ class Server:
         held[subscription] = None
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """One that is gone already is no failure."""
+        """Remove a subscription; it may already be gone."""
         pattern = subscription.pattern
         if has_wildcard(pattern):
             self._wild.pop(subscription, None)
@@ -86,7 +86,7 @@ class Server:
             self._send(reply, nobody.data, "", nobody.headers, reply)
 
     def delete_consumer(self, stream: str, name: str) -> None:
-        """As somebody does with the broker's own tools."""
+        """Delete the consumer, as an operator does with the broker's own tools."""
         self.publish(Envelope(f"{PREFIX}CONSUMER.DELETE.{stream}.{name}", b""))
 
     def _store(self, stream: Stream, envelope: Envelope) -> None:
@@ -112,7 +112,7 @@ class Server:
     def _send(
         self, inbox: str, data: bytes, reply: str, headers: Mapping[str, str], shown: str
     ) -> None:
-        """To whoever listens at the inbox; a delivery shows the subject of its message."""
+        """Send to the listeners of the inbox; a delivery shows the subject of its message."""
         envelope = Envelope(shown, data, reply, headers)
         for each in self._hearers(inbox):
             each.receive(envelope)

@@ -1,4 +1,4 @@
-"""One stream: what it is made of, who consumes it, and where its messages are told as well."""
+"""A stream: its settings, its consumers, and the republishing of its messages."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -9,7 +9,7 @@ from tests.proofs.broker_conformance.messages import Messages, Stored
 from tests.proofs.broker_conformance.refusals import consumer_exists, consumer_missing, no_consumer
 from tests.proofs.broker_conformance.subjects import matches, moved
 
-# What the broker fills in where nothing is said.
+# Settings that the real broker fills in.
 DEFAULTS: Final[dict[str, Any]] = {
     "ack_wait": 30_000_000_000,
     "max_deliver": -1,
@@ -43,7 +43,7 @@ class Stream:
         self.messages.config = config
 
     def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Stored:
-        """The consumers are told separately, after the answer."""
+        """Store a message. The consumers are notified separately, after the answer."""
         before = self.messages.last(subject)
         stored = self.messages.store(subject, data, headers)
         told = self.config.get("republish")
@@ -73,7 +73,7 @@ class Stream:
         return self.consumers[name]
 
     def make_consumer(self, config: dict[str, Any], action: str) -> Consumer:
-        """As the action says: none does whatever is possible."""
+        """Create or update as the action permits; without an action, whichever is possible."""
         whole = {**DEFAULTS, **config}
         whole.setdefault("name", whole.get("durable_name"))
         found = self.consumers.get(whole["name"])

@@ -1,4 +1,4 @@
-"""Subjects as the broker compares them: token by token, `*` is any one and `>` all that follow."""
+"""Subjects as the broker matches them: `*` is one token, and `>` is all that follow."""
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -18,5 +18,5 @@ def has_wildcard(pattern: str) -> bool:
 
 
 def moved(subject: str, source: str, destination: str) -> str:
-    """Both end in `>`: what that stands for stays."""
+    """Replace the prefix before `>`, which ends both patterns, and keep the rest."""
     return destination[:-1] + subject[len(source) - 1 :]

@@ -1,4 +1,4 @@
-"""What a real broker and the one in this process both have to do, beside tests/rooms/bus."""
+"""Cases for the real broker and the in-process one, in addition to tests/rooms/bus."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ SHORT_WAIT_SECONDS = 0.6
 
 
 class Inbox:
-    """Where deliveries and words of the broker come to, in order."""
+    """Receives deliveries and status messages of the broker, in order."""
 
     def __init__(self, made: Bus, name: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Inbox:
         )
 
     async def bodies(self, count: int) -> list[bytes]:
-        """As soon as there are so many."""
+        """Wait for this many deliveries and return their bodies."""
         await eventually(lambda: len(self.deliveries) >= count)
         return [each.data for each in self.deliveries]
 
@@ -107,7 +107,7 @@ async def refusal_of(made: Bus, verb: str, body: JsonObject | None = None) -> in
     return caught.value.code
 
 
-async def test_each_absence_has_its_number(declared: Bus) -> None:
+async def test_each_missing_object_has_its_error_code(declared: Bus) -> None:
     names = declared.names
     invocations = names.invocations
     assert await refusal_of(declared, "STREAM.INFO.NOWHERE") == 10059
@@ -117,7 +117,9 @@ async def test_each_absence_has_its_number(declared: Bus) -> None:
     assert await refusal_of(declared, f"STREAM.MSG.DELETE.{invocations}", {"seq": 7}) == 10057
 
 
-async def test_a_stream_is_made_once_and_the_same_again_is_no_failure(declared: Bus) -> None:
+async def test_a_stream_is_created_once_and_the_same_declaration_succeeds_again(
+    declared: Bus,
+) -> None:
     name = declared.names.states
     told: Any = await declared.jetstream.call(f"STREAM.INFO.{name}")
     await declared.jetstream.call(f"STREAM.CREATE.{name}", told["config"])
@@ -125,7 +127,7 @@ async def test_a_stream_is_made_once_and_the_same_again_is_no_failure(declared: 
     assert await refusal_of(declared, f"STREAM.CREATE.{name}", other) == 10058
 
 
-async def test_a_consumer_is_made_once_and_changed_only_where_it_is(declared: Bus) -> None:
+async def test_a_consumer_is_created_once_and_updated_only_if_it_exists(declared: Bus) -> None:
     await consumer(declared, "new")
     await consumer(declared, "new")
     with pytest.raises(RefusedError) as made_otherwise:
@@ -148,7 +150,7 @@ async def test_a_new_consumer_begins_with_the_oldest_message_of_its_subject(
         assert [each.count for each in opened.deliveries] == [1, 1]
 
 
-async def test_an_ack_takes_the_message_out_of_its_queue(declared: Bus) -> None:
+async def test_an_ack_deletes_the_message_from_its_work_queue(declared: Bus) -> None:
     await send(declared, b"1", b"2")
     async with inbox(declared) as opened:
         await opened.ask(batch=2)
@@ -159,7 +161,7 @@ async def test_an_ack_takes_the_message_out_of_its_queue(declared: Bus) -> None:
         assert (await info(declared))["delivered"]["stream_seq"] == 2
 
 
-async def test_what_is_given_back_comes_again_before_anything_new(declared: Bus) -> None:
+async def test_a_message_given_back_comes_before_new_ones(declared: Bus) -> None:
     await send(declared, b"1", b"2")
     async with inbox(declared) as opened:
         await opened.ask()
@@ -171,7 +173,7 @@ async def test_what_is_given_back_comes_again_before_anything_new(declared: Bus)
         assert [each.count for each in opened.deliveries] == [1, 2, 1]
 
 
-async def test_what_is_given_back_for_a_while_comes_after_it(declared: Bus) -> None:
+async def test_a_message_given_back_with_a_delay_comes_after_it(declared: Bus) -> None:
     await send(declared, b"1", b"2")
     async with inbox(declared) as opened:
         await opened.ask(batch=3)
@@ -183,7 +185,7 @@ async def test_what_is_given_back_for_a_while_comes_after_it(declared: Bus) -> N
         assert await opened.bodies(3) == [b"1", b"2", b"1"]
 
 
-async def test_what_nobody_answers_comes_again_after_its_wait(declared: Bus) -> None:
+async def test_an_unacknowledged_message_is_redelivered_after_the_ack_wait(declared: Bus) -> None:
     await short_waiting(declared)
     await send(declared, b"1")
     async with inbox(declared) as opened:
@@ -192,7 +194,7 @@ async def test_what_nobody_answers_comes_again_after_its_wait(declared: Bus) -> 
         assert opened.deliveries[1].count == 2
 
 
-async def test_what_is_kept_stays_where_it_is(declared: Bus) -> None:
+async def test_a_message_in_progress_is_not_redelivered(declared: Bus) -> None:
     await short_waiting(declared)
     await send(declared, b"1")
     async with inbox(declared) as opened:
@@ -204,7 +206,7 @@ async def test_what_is_kept_stays_where_it_is(declared: Bus) -> None:
         assert len(opened.deliveries) == 1
 
 
-async def test_a_late_ack_counts_whichever_delivery_it_is_of(declared: Bus) -> None:
+async def test_a_late_ack_counts_whichever_delivery_it_belongs_to(declared: Bus) -> None:
     await short_waiting(declared)
     await send(declared, b"1")
     async with inbox(declared) as opened:
@@ -215,7 +217,7 @@ async def test_a_late_ack_counts_whichever_delivery_it_is_of(declared: Bus) -> N
         await eventually(partial(in_hand, declared), equals(0))
 
 
-async def test_a_consumer_that_is_made_again_counts_anew_and_takes_old_acks(
+async def test_a_recreated_consumer_counts_from_one_and_accepts_old_acks(
     declared: Bus,
 ) -> None:
     await send(declared, b"1", b"2")
@@ -235,7 +237,7 @@ async def test_a_consumer_that_is_made_again_counts_anew_and_takes_old_acks(
         await eventually(partial(left, declared), equals(1))
 
 
-async def test_no_more_is_in_hand_than_the_consumer_allows(declared: Bus) -> None:
+async def test_no_more_messages_are_unacknowledged_than_the_consumer_allows(declared: Bus) -> None:
     await consumer(declared, "narrow", max_ack_pending=1)
     await send(declared, b"1", b"2", function="narrow")
     async with inbox(declared) as opened:
@@ -247,7 +249,7 @@ async def test_no_more_is_in_hand_than_the_consumer_allows(declared: Bus) -> Non
         assert await opened.bodies(2) == [b"1", b"2"]
 
 
-async def test_those_who_wait_are_served_in_turn(declared: Bus) -> None:
+async def test_open_requests_are_served_in_turn(declared: Bus) -> None:
     async with inbox(declared, "inbox.one") as one, inbox(declared, "inbox.two") as two:
         await one.ask(batch=5)
         await two.ask(batch=5)
@@ -256,7 +258,7 @@ async def test_those_who_wait_are_served_in_turn(declared: Bus) -> None:
         assert await two.bodies(2) == [b"2", b"4"]
 
 
-async def test_a_request_hears_beats_and_at_its_end_what_is_missing_of_it(declared: Bus) -> None:
+async def test_a_request_gets_heartbeats_and_at_its_end_the_missing_count(declared: Bus) -> None:
     async with inbox(declared) as opened:
         await opened.ask(batch=2, expires=SECOND, idle_heartbeat=SECOND * 2 // 5)
         await send(declared, b"1")
@@ -266,7 +268,7 @@ async def test_a_request_hears_beats_and_at_its_end_what_is_missing_of_it(declar
         assert (await info(declared))["num_waiting"] == 0
 
 
-async def test_whoever_waits_is_told_that_the_consumer_is_gone(declared: Bus) -> None:
+async def test_open_requests_are_told_that_the_consumer_was_deleted(declared: Bus) -> None:
     stream = declared.names.invocations
     async with inbox(declared) as opened:
         await opened.ask()
@@ -289,7 +291,7 @@ async def test_a_request_without_a_listener_takes_nothing(declared: Bus) -> None
         assert opened.deliveries[0].count == 1
 
 
-async def test_a_message_that_is_deleted_is_not_given_again(declared: Bus) -> None:
+async def test_a_deleted_message_is_not_redelivered(declared: Bus) -> None:
     await short_waiting(declared)
     await send(declared, b"1", b"2")
     async with inbox(declared) as opened:
@@ -303,7 +305,7 @@ async def test_a_message_that_is_deleted_is_not_given_again(declared: Bus) -> No
         assert (await info(declared))["num_ack_pending"] == 0
 
 
-async def test_a_full_subject_refuses_while_others_take(declared: Bus) -> None:
+async def test_a_full_subject_refuses_messages_while_others_accept_them(declared: Bus) -> None:
     name = declared.names.invocations
     told: Any = await declared.jetstream.call(f"STREAM.INFO.{name}")
     await declared.jetstream.call(
@@ -324,7 +326,9 @@ async def test_a_refused_message_does_not_use_up_its_id(declared: Bus) -> None:
     assert not stored.is_duplicate
 
 
-async def test_of_records_only_the_last_of_each_stays_and_each_is_told(declared: Bus) -> None:
+async def test_only_the_last_record_of_each_subject_stays_and_each_is_republished(
+    declared: Bus,
+) -> None:
     names, told = declared.names, list[Message]()
     changed = names.changed("echo", "one")
     async with declared.connection.listening(changed, told.append):
@@ -337,7 +341,7 @@ async def test_of_records_only_the_last_of_each_stays_and_each_is_told(declared:
     assert (state["state"]["messages"], state["state"]["last_seq"]) == (1, 2)
 
 
-async def test_the_depths_of_subjects_are_told_of_those_that_match(declared: Bus) -> None:
+async def test_depths_are_listed_for_matching_subjects_only(declared: Bus) -> None:
     await send(declared, b"1", b"2", function="one")
     await send(declared, b"1", function="two")
     told: Any = await declared.jetstream.call(
@@ -349,14 +353,14 @@ async def test_the_depths_of_subjects_are_told_of_those_that_match(declared: Bus
     assert told["total"] == 2
 
 
-async def test_whoever_asks_a_subject_of_nobody_is_told_so(declared: Bus) -> None:
-    with pytest.raises(UnavailableError, match="nobody there"):
+async def test_a_request_without_a_responder_is_refused_at_once(declared: Bus) -> None:
+    with pytest.raises(UnavailableError, match="no responder"):
         await declared.connection.request("nobody", b"", within_seconds=5)
-    with pytest.raises(UnavailableError, match="nobody there"):
+    with pytest.raises(UnavailableError, match="no responder"):
         await declared.jetstream.last("NOWHERE", "a")
 
 
-async def test_a_message_is_read_by_its_number_until_it_is_gone(declared: Bus) -> None:
+async def test_a_message_is_read_by_its_sequence_until_it_is_deleted(declared: Bus) -> None:
     names = declared.names
     stored = await declared.jetstream.publish(names.invoke("echo"), b"1")
     told: Any = await declared.jetstream.call(

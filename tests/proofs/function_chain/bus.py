@@ -1,4 +1,4 @@
-"""The broker as somebody sees it who is no part of the product: reads, and declares nothing."""
+"""The broker as an outside observer sees it: it reads and declares nothing."""
 
 import zlib
 from collections import defaultdict
@@ -29,13 +29,13 @@ class Onlooker:
     jetstream: JetStream
     names: Names
     records: Records
-    # Every message of an invocation that was heard on its way into the queue.
+    # Every invocation's message that was seen on its way into the queue.
     sent: list[Message]
-    # Every record that was heard to be written.
+    # Every record that was seen being written.
     written: list[Record]
 
     def ends(self) -> dict[str, set[str]]:
-        """All the ends that an invocation was heard to have come to."""
+        """Return all ends of an invocation that were seen."""
         ends: defaultdict[str, set[str]] = defaultdict(set)
         for record in self.written:
             if record.state.is_terminal:
@@ -63,14 +63,14 @@ class Onlooker:
         return int(info["state"]["consumer_count"])
 
     async def send_again(self, message: Message) -> None:
-        """As it was, at a time when the broker knows no more that it had it."""
+        """Publish an old message again, after the broker has forgotten its id."""
         copy = f"copy of {zlib.crc32(message.data)}"
         await self.jetstream.publish(
             message.subject, message.data, message_id=copy, ttl_seconds=60
         )
 
     async def delete_consumer(self, function: str) -> None:
-        """It may be gone already, or the broker away."""
+        """Delete the consumer; it may be gone already, or the broker unreachable."""
         with suppress(BusError):
             await self.jetstream.call(f"CONSUMER.DELETE.{self.names.invocations}.{function}")
 
@@ -101,7 +101,7 @@ async def onlooker(url: str) -> AsyncIterator[Onlooker]:
 
 
 async def insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """A broker that was just killed answers in a moment."""
+    """Retry until it succeeds: a killed broker is back in a moment."""
     return await eventually(
         ask, lambda _: True, within_seconds=60, poll_seconds=0.1, despite=BusError
     )

@@ -1,4 +1,4 @@
-"""Callers of a function who do not give up: whoever is not sure to be heard says it again."""
+"""Callers of a function that repeat each request until its outcome is certain."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,14 +14,14 @@ from tests.proofs.function_chain.function import demanded
 
 ENDS: Final = frozenset({"succeeded", "failed", "expired", "cancelled", "dead_lettered"})
 INVOCATIONS: Final = "/api/v1/serverless/invocations"
-# Asked again: nobody knows, nobody is there, or there is no room for it just now.
+# Status codes after which the request is repeated: unknown, unavailable, or no room now.
 PASSING: Final = frozenset({429, 503, 504})
 PAUSE_SECONDS: Final = 0.2
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Ask:
-    """One invocation as its caller wants it."""
+    """An invocation as its caller wants it."""
 
     function: str
     name: str
@@ -42,7 +42,7 @@ class Ask:
 
 @attrs.frozen(slots=True)
 class Reply:
-    """Status 0: nobody answered."""
+    """An answer of the API; status 0 means that there was none."""
 
     status: int
     data: Any = None
@@ -50,7 +50,7 @@ class Reply:
 
 
 class Calls:
-    """To whichever replica of the api; `addresses` is asked anew for each try."""
+    """Calls any replica of the API; `addresses` is evaluated for each attempt."""
 
     def __init__(
         self, session: aiohttp.ClientSession, addresses: Callable[[], list[str]], rng: Random
@@ -69,7 +69,7 @@ class Calls:
         return Reply(response.status, document.get("data"), document.get("error"))
 
     async def accept(self, ask: Ask) -> Any:
-        """What the api told of the invocation; of a synchronous one that is its end."""
+        """Send the invocation and return the API's answer; a synchronous one is its end."""
         while True:
             reply = await self.once("POST", INVOCATIONS, ask.body)
             if reply.status in (200, 202):
@@ -87,7 +87,7 @@ class Calls:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def ended(self, function: str, name: str, *, within_seconds: float = 120.0) -> Any:
-        """Its view, as soon as it is at its end."""
+        """Poll until the invocation has ended, and return its view."""
         return await eventually(
             lambda: self.read(function, name),
             lambda view: view["state"] in ENDS,
@@ -96,7 +96,7 @@ class Calls:
         )
 
     async def call(self, ask: Ask, *, within_seconds: float = 120.0) -> Any:
-        """From the first word to the end."""
+        """Send the invocation and wait for its end."""
         data = await self.accept(ask)
         if ask.mode == "sync" and data.get("state") in ENDS:
             return data
@@ -112,7 +112,7 @@ async def calls(addresses: Callable[[], list[str]], rng: Random) -> AsyncIterato
 
 
 def payload(number: int, rng: Random, *, seconds: float = 0.0) -> dict[str, Any]:
-    """Each one different; some answers are long, and some come at the second attempt only."""
+    """Return different invocations: some answers are long, some need a second attempt."""
     return {
         "number": number,
         "text": f"{number} {rng.randbytes(8).hex()} grüße",

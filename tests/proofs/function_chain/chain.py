@@ -1,6 +1,6 @@
-"""The whole chain beside a test: every role of the product as processes, and what they stand on.
+"""The whole chain for a test: every role of the product as processes, and all they need.
 
-The embedded cluster is a process of its own, which runs the Pods of functions as processes.
+The embedded cluster is a separate process, which runs the Pods of functions as processes.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.rooms.bus.broker import Broker, broker
 from tests.rooms.roles.programs import Programs, programs
 from tests.rooms.serverless.results.database import PASSWORD, Database, database
 
-# Short enough to wait for, long enough for a machine that is busy.
+# Short enough to wait for, and long enough for a busy machine.
 ACK_WAIT_SECONDS = 3.0
 PREFIX = "runtime"
 SPEC = "f1"
@@ -39,7 +39,7 @@ SIDECAR, MAIN = "worker", "runtime"
 
 
 class Chain:
-    """`roles` are by name and number, such as `api-1`; each comes back under its own name."""
+    """`roles` are keyed by name and number, such as `api-1`; a restarted one keeps its name."""
 
     def __init__(self, program: Programs, made: Broker, store: Database | None) -> None:
         self.broker = made
@@ -47,7 +47,7 @@ class Chain:
         self.ledger = Path(program.folder, "ledger")
         self.ledger.touch()
         self.roles: dict[str, Process] = {}
-        # Of the replicas of the api that are there, or will be in a moment.
+        # The addresses of the API's replicas that run, or will in a moment.
         self.addresses: list[str] = []
         self._program = program
         kubeconfig = program.cluster()
@@ -63,7 +63,7 @@ class Chain:
         }
 
     def start(self, *names: str) -> None:
-        """Returns when they are ready."""
+        """Start the roles and return when they are ready."""
         for name in names:
             role = name.partition("-")[0]
             self.roles[name] = self._program.start(role, **self._settings)
@@ -72,7 +72,7 @@ class Chain:
         self.addresses = [self.roles[name].address for name in self.of_role("api")]
 
     def restart(self, name: str) -> None:
-        """As after a crash; returns when it is ready again."""
+        """Kill the role, as a crash does, start it again, and return when it is ready."""
         self.roles[name].kill()
         self.start(name)
 
@@ -80,7 +80,7 @@ class Chain:
         return [name for name in self.roles if name.partition("-")[0] == role]
 
     def leader(self, role: str) -> str:
-        """Of several, the one that works."""
+        """Return the replica of the role that leads."""
         leads = {
             name: self.roles[name].metric("gpuruntime_lease_leading")
             for name in self.of_role(role)
@@ -92,7 +92,7 @@ class Chain:
         return Caller(self.addresses[0])
 
     def stock(self, replicas: int) -> None:
-        """As much is always free."""
+        """Create a pool that always keeps this much stock free."""
         pool = {"operationID": "stock", "name": "stock", "specName": SPEC, "memory": "4Gi"}
         answer = self.caller.post("/operator/stockpools", {**pool, "replicas": replicas})
         assert answer.status in (200, 202), answer.document
@@ -100,7 +100,7 @@ class Chain:
     def declare(
         self, name: str, *, program: str = counted.__file__, told: str = "", **serverless: Any
     ) -> None:
-        """A function that is the program, with one argument."""
+        """Declare a function that runs the program with one argument."""
         answer = self.caller.post(
             "/gpu-units",
             {
@@ -115,7 +115,7 @@ class Chain:
         assert answer.status == 201, answer.document
 
     def until_ready(self, name: str, workers: int) -> None:
-        """So many workers take calls."""
+        """Wait until this many workers take calls."""
         self.caller.until(
             "/serverless/functions",
             lambda found: any(
@@ -126,20 +126,20 @@ class Chain:
         )
 
     def started(self) -> Counter[tuple[str, int]]:
-        """How often each attempt of each invocation was begun."""
+        """Return how often each attempt of each invocation was started."""
         return Counter((line[0], int(line[1])) for line in self._lines())
 
     def started_twice(self) -> list[list[str]]:
-        """The lines of attempts that should have begun once: none, if all is well."""
+        """Return the ledger lines of attempts that started more than once; none is correct."""
         often = {started for started, count in self.started().items() if count > 1}
         return [line for line in self._lines() if (line[0], int(line[1])) in often]
 
     def _lines(self) -> list[list[str]]:
-        """Of the ledger: invocation, attempt, worker and moment."""
+        """Return the ledger as rows of invocation, attempt, worker and moment."""
         return [line.split() for line in self.ledger.read_text().splitlines()]
 
     def pids(self, name: str, container: str = SIDECAR) -> list[int]:
-        """Of one container of all workers of a function, as far as it runs."""
+        """Return the running processes of one container of all workers of a function."""
         pods = request("GET", self.server + PODS).document["items"]
         return list(_pids(pods, f"unit-{name}-w-", container))
 
@@ -153,7 +153,7 @@ class Chain:
 
 @contextmanager
 def chain(*roles: str, with_database: bool = False, lines: Iterable[str] = ()) -> Iterator[Chain]:
-    """With these roles, and stock for a dozen workers; all of it ends with the block."""
+    """Run these roles, with stock for a dozen workers; all of it ends with the context."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="chain-"))
         made = stack.enter_context(broker(*lines))
@@ -166,7 +166,7 @@ def chain(*roles: str, with_database: bool = False, lines: Iterable[str] = ()) -
 
 
 def stop(pid: int) -> None:
-    """With all that it has started itself: nothing of it runs until it is told to go on."""
+    """Suspend the process and all its children until it is resumed."""
     os.killpg(pid, signal.SIGSTOP)
 
 

@@ -1,6 +1,6 @@
-"""A function whose side effects can be counted: each start of an attempt is one line of a ledger.
+"""A function with countable side effects: each start of an attempt is a line of a ledger.
 
-As a program it is `function.py LEDGER`. What a call asks for is in its payload.
+As a program it is `function.py LEDGER`. The payload says what a call should do.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from gpuruntime.framework.server import serve
 
 
 def demanded(payload: Any) -> dict[str, Any]:
-    """The only right answer to a payload."""
+    """Return the only correct answer to a payload."""
     text = str(payload["text"])
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"twice": 2 * payload["number"], "digest": digest, "long": "ü" * payload["long"]}
 
 
 class Ledger:
-    """Appended to by many processes: one write, one line."""
+    """Append a line in one write, since many processes append to the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -1,4 +1,4 @@
-"""A framework that does to each call what its payload says, and mostly nothing good.
+"""A framework that answers each call as its payload says, mostly badly.
 
 As a program it is `poison.py LEDGER`, with one line of the ledger for each start of an attempt.
 """
@@ -26,7 +26,7 @@ def told(**members: Any) -> bytes:
     return answer(json.dumps({"statusCode": 200, **members}).encode())
 
 
-# What is sent for each wish; nothing at all where it is empty.
+# The bytes sent for each wish; an empty value sends nothing at all.
 ANSWERS: Final = {
     "good": told(body="good"),
     "garbage": b"\x00\xff this is no HTTP \r\n\r\n",
@@ -55,7 +55,7 @@ class Poison:
             await server.serve_forever()
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One call for each connection, as the worker has it."""
+        """Serve one call per connection, as the worker opens them."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         if head.startswith("get "):
             writer.write(answer(b"ok", kind="text/plain"))
@@ -65,7 +65,7 @@ class Poison:
             line = f"{call['invocationID']} {call['attempt']} {call['workerName']} 0\n"
             os.write(self._file, line.encode())
             if call["payload"] == "never":
-                await reader.read()  # until the worker has given up
+                await reader.read()  # until the worker gives up
             else:
                 writer.write(ANSWERS[call["payload"]])
         writer.close()

@@ -1,4 +1,4 @@
-"""What goes wrong while invocations run: one thing after the other, until it is told to stop."""
+"""Faults during invocations: one after the other, until the test ends them."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ AWAY_SECONDS: Final = 20.0
 
 
 class Storm:
-    """Each harm ends as somebody would end it: what was killed is started again."""
+    """Causes faults and repairs each, as an operator would: a killed process is restarted."""
 
     def __init__(self, chain: Chain, seen_by: Onlooker, function: str, rng: Random) -> None:
         self.seen: Counter[str] = Counter()
@@ -31,7 +31,7 @@ class Storm:
         self._rng = rng
 
     async def run(self, until: asyncio.Event) -> None:
-        """Each harm at least once, in an order of chance; once, results are away for long."""
+        """Cause each fault at least once, in random order; results are lost once, for long."""
         harms = [
             self.kill_worker,
             self.kill_function,
@@ -82,7 +82,7 @@ class Storm:
         await self._restart(self._rng.choice(self._chain.of_role("manager")))
 
     async def lose_results(self) -> None:
-        """The role and its database, which come back one after the other."""
+        """Kill the results role and its database, and restart the database first."""
         chain = self._chain
         await asyncio.sleep(self._rng.uniform(5, 10))
         assert chain.database
@@ -99,7 +99,7 @@ class Storm:
             kill(await self._one(container))
 
     async def _one(self, container: str) -> int:
-        """There may be none for a moment, after many kills."""
+        """Wait for a process, since there may be none right after many kills."""
         pids = await asyncio.to_thread(self._chain.pids, self._function, container)
         if not pids:
             raise ProcessLookupError

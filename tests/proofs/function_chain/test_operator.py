@@ -1,4 +1,4 @@
-"""What an operator of the broker does: changes a stream, and lets a queue run full."""
+"""An operator changes a stream of the broker, and a queue becomes full."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def made() -> Iterator[Chain]:
         yield started
 
 
-async def test_a_queue_that_is_made_shorter_stays_so_and_drops_nothing_that_it_took(
+async def test_a_queue_that_an_operator_shortens_stays_short_and_drops_nothing(
     made: Chain,
 ) -> None:
     rng = Random(1)
@@ -55,7 +55,9 @@ async def test_a_queue_that_is_made_shorter_stays_so_and_drops_nothing_that_it_t
     assert not made.started_twice()
 
 
-async def test_more_functions_than_a_stream_has_consumers_by_default(made: Chain) -> None:
+async def test_there_may_be_more_functions_than_a_stream_has_consumers_by_default(
+    made: Chain,
+) -> None:
     rng = Random(2)
     made.declare("many-0", maxWorkers=1)
     async with (
@@ -89,7 +91,7 @@ async def settings_of(seen_by: Onlooker) -> dict[str, Any]:
 
 
 def declare_more(made: Chain, model: str, count: int) -> None:
-    """As kubectl would: copies of one unit that declares a function, with names of their own."""
+    """Create copies of a declaring unit under other names, as kubectl would."""
     url = made.server + UNITS
     found = request("GET", f"{url}/{model}").document
     for number in range(1, count + 1):

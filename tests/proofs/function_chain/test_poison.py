@@ -1,4 +1,4 @@
-"""A function that answers all sorts of things, and its neighbour that does not notice."""
+"""A function that answers badly in many ways, and a neighbour that is not affected."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from tests.proofs.function_chain.chain import Chain, chain
 pytestmark = pytest.mark.serverless
 
 ATTEMPTS = 2
-# How each ends: its state, its class, and how many attempts it had.
+# The expected end of each: its state, its class, and its number of attempts.
 EXHAUSTED = ("dead_lettered", "retry_exhausted", ATTEMPTS)
 ENDS = {
     "good": ("succeeded", None, 1),
@@ -30,10 +30,10 @@ ENDS = {
     "told_500": EXHAUSTED,
     "long": EXHAUSTED,
     "wrong_type": EXHAUSTED,
-    # Its framework says that the call itself is at fault: it would be no better later.
+    # The framework rejects the call itself, so a retry would not help.
     "status_400": ("dead_lettered", "framework_error", 1),
 }
-# Where there is one attempt only, its own class is told.
+# If only one attempt is allowed, its own class is reported.
 CLASSES = {wish: "framework_error" for wish in ENDS if wish != "good"} | {
     "never": "framework_timeout"
 }
@@ -57,7 +57,7 @@ def made() -> Iterator[Chain]:
         yield started
 
 
-async def test_each_bad_answer_ends_as_what_it_is_and_the_rest_of_its_function_goes_on(
+async def test_each_bad_answer_has_its_own_end_and_the_function_continues(
     made: Chain,
 ) -> None:
     asks = [
@@ -80,7 +80,7 @@ async def test_each_bad_answer_ends_as_what_it_is_and_the_rest_of_its_function_g
     assert slowest < 4, "the neighbour waited for one that never answers"
 
 
-async def test_one_attempt_that_fails_says_how(made: Chain) -> None:
+async def test_a_failure_of_the_only_attempt_has_its_own_class(made: Chain) -> None:
     asks = [Ask(function="once", name=wish, payload=wish) for wish in CLASSES]
     views, _ = await beside_another(made, asks)
     assert {
@@ -105,7 +105,7 @@ async def test_a_redriven_letter_runs_again_with_all_its_attempts(made: Chain) -
 
 
 async def beside_another(made: Chain, asks: list[Ask]) -> tuple[list[Any], float]:
-    """Their ends, and the slowest answer that callers of the neighbour had meanwhile."""
+    """Return the ends, and the slowest answer of the neighbour meanwhile."""
     rng = Random(5)
     async with calls(lambda: made.addresses, rng) as caller:
         over = asyncio.Event()

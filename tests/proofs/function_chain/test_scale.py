@@ -1,6 +1,6 @@
-"""Workers come when a function is called and go when it is not; no call is lost in between.
+"""Workers start when a function is called and end when it is idle; no call is lost.
 
-GPURUNTIME_CHAIN_SCHEDULES says how many schedules of arrivals are tried; its session asks for 20.
+GPURUNTIME_CHAIN_SCHEDULES is the number of arrival schedules; the nox session uses 20.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def _right(caller: Calls, ask: Ask) -> None:
 
 
 class Watch:
-    """How many units of workers a function was seen to have, at most."""
+    """Records the largest number of worker units that a function had."""
 
     def __init__(self, made: Chain, function: str) -> None:
         self.most = 0
@@ -86,7 +86,7 @@ async def watching(made: Chain, function: str) -> AsyncIterator[Watch]:
         task.cancel()
 
 
-async def test_a_burst_brings_all_workers_there_may_be_and_idleness_takes_them_away(
+async def test_a_burst_starts_all_allowed_workers_and_idleness_ends_them(
     made: Chain,
 ) -> None:
     made.declare("burst", maxWorkers=4, idleTimeoutSeconds=IDLE_SECONDS)
@@ -101,8 +101,8 @@ async def test_a_burst_brings_all_workers_there_may_be_and_idleness_takes_them_a
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, AT_ONCE))
-async def test_calls_that_come_while_workers_go_are_answered(made: Chain, first: int) -> None:
-    """Several functions at a time, each with a schedule of its own."""
+async def test_calls_that_arrive_while_workers_end_are_answered(made: Chain, first: int) -> None:
+    """Several functions run at once, each with its own schedule."""
     async with asyncio.TaskGroup() as tasks:
         for seed in range(first, min(first + AT_ONCE, SCHEDULES)):
             tasks.create_task(schedule(made, seed))
@@ -110,7 +110,7 @@ async def test_calls_that_come_while_workers_go_are_answered(made: Chain, first:
 
 
 async def schedule(made: Chain, seed: int) -> None:
-    """Calls come about when workers drain, are deleted, or have just gone."""
+    """Send calls at about the times when workers drain, are deleted, or have just ended."""
     name = f"schedule-{seed}"
     async with calling(made, seed) as (caller, rng):
         most, concurrency = rng.randint(1, 3), rng.randint(1, 2)
@@ -126,7 +126,7 @@ async def schedule(made: Chain, seed: int) -> None:
         assert 1 <= watch.most <= most, seed
 
 
-async def test_a_function_whose_workers_never_come_up_delays_no_other(made: Chain) -> None:
+async def test_a_function_whose_workers_never_start_delays_no_other(made: Chain) -> None:
     made.declare("stuck", program="-c", told=FOREVER, maxWorkers=2)
     made.declare("free", maxWorkers=1)
     async with calling(made, 2) as (caller, rng):
@@ -149,7 +149,7 @@ async def test_a_function_whose_workers_never_come_up_delays_no_other(made: Chai
     assert made.caller.delete("/gpu-units/stuck").status == 204
 
 
-async def test_a_suspended_function_keeps_what_is_queued_until_it_goes_on(made: Chain) -> None:
+async def test_a_suspended_function_keeps_its_queue_until_it_is_resumed(made: Chain) -> None:
     made.declare("held", maxWorkers=2)
     async with calling(made, 3) as (caller, rng):
         wanted = asks("held", 30, rng, seconds=0.3)
@@ -164,7 +164,7 @@ async def test_a_suspended_function_keeps_what_is_queued_until_it_goes_on(made: 
             await change(made, "held", suspended=False)
 
 
-async def test_workers_are_made_anew_one_at_a_time_when_a_template_changes(made: Chain) -> None:
+async def test_workers_are_replaced_one_at_a_time_when_a_template_changes(made: Chain) -> None:
     made.declare("changed", maxWorkers=2, minAvailableCount=2, concurrency=2)
     made.until_ready("changed", 2)
     before = uids(made, "changed")
@@ -185,7 +185,7 @@ async def test_workers_are_made_anew_one_at_a_time_when_a_template_changes(made:
             over.set()
 
 
-async def test_what_is_queued_ends_when_nobody_declares_its_function_any_more(
+async def test_queued_invocations_end_when_no_unit_declares_their_function(
     made: Chain,
 ) -> None:
     made.declare("gone", maxWorkers=1)
@@ -212,6 +212,6 @@ async def change(made: Chain, unit: str, **fields: Any) -> None:
 
 
 def uids(made: Chain, function: str) -> set[str]:
-    """Each worker has an operation of its own."""
+    """Return the operationIDs of the workers; each worker has its own."""
     units = made.caller.get("/gpu-units?limit=200").data
     return {each["operationID"] for each in units if each["name"].startswith(f"{function}-w-")}

@@ -1,6 +1,6 @@
-"""The whole chain under kills, pauses and losses of everything in it; nothing is lost or doubled.
+"""The whole chain while everything in it is killed, paused or lost; nothing is lost or doubled.
 
-GPURUNTIME_CHAIN_INVOCATIONS says how many invocations; its session asks for 10,000.
+GPURUNTIME_CHAIN_INVOCATIONS is the number of invocations; the nox session uses 10,000.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FUNCTION = "counted"
 ROLES = ("api-1", "api-2", "manager-1", "activator-1", "activator-2", "results-1")
 
 
-async def test_every_invocation_ends_once_and_right_and_no_attempt_runs_twice() -> None:
+async def test_every_invocation_ends_once_and_correctly_and_no_attempt_runs_twice() -> None:
     rng = Random(11)
     with chain(*ROLES, with_database=True) as made:
         made.declare(
@@ -68,7 +68,7 @@ def wanted(rng: Random) -> Any:
 
 
 async def through(storm: Storm, caller: Calls, asks: list[Ask], rng: Random) -> dict[str, Any]:
-    """How each has ended, as its caller was told; some say all of it twice."""
+    """Return each end as its caller received it; some callers send everything twice."""
     over = asyncio.Event()
     accepted: list[asyncio.Task[Any]] = []
     views: dict[str, Any] = {}
@@ -89,7 +89,7 @@ async def through(storm: Storm, caller: Calls, asks: list[Ask], rng: Random) -> 
 
 
 async def say_again(caller: Calls, ask: Ask, rng: Random) -> None:
-    """While it is new, runs, waits for its next attempt, or has just ended."""
+    """Repeat an invocation while it is new, runs, waits for a retry, or has just ended."""
     await asyncio.sleep(rng.choice([0, rng.uniform(0, 2)]))
     await caller.accept(ask)
 
@@ -97,7 +97,7 @@ async def say_again(caller: Calls, ask: Ask, rng: Random) -> None:
 async def assert_replays_change_nothing(
     made: Chain, caller: Calls, seen_by: Onlooker, asks: list[Ask], views: dict[str, Any]
 ) -> None:
-    """Neither those of callers, nor messages that the broker takes for new ones."""
+    """Repeat all requests, and messages under new ids, and check that nothing changes."""
     before = made.started()
     for ask in asks:
         await caller.accept(ask)
@@ -110,7 +110,7 @@ async def assert_replays_change_nothing(
 
 
 async def assert_kept(made: Chain, seen_by: Onlooker, views: dict[str, Any]) -> None:
-    """The database holds what the stream does, no more and no less."""
+    """Check that the database holds exactly what the stream does."""
     assert await seen_by.messages_in(seen_by.names.states) == len(views)
     stream = {}
     for name in views:

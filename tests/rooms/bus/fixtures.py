@@ -17,7 +17,7 @@ NOWHERE = "nats://in-process"
 
 
 class Kind(StrEnum):
-    """Run each test with the real broker and with the in-process one."""
+    """The brokers on which each test runs: both must pass the same tests."""
 
     REAL = "real"
     IN_PROCESS = "in-process"
