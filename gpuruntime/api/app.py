@@ -23,9 +23,9 @@ from gpuruntime.api.files.file_servers import FileServers, Way, directly
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.relay import FileRelay
 from gpuruntime.api.http.body import Bodies, BodyLimits
-from gpuruntime.api.http.dispatch import expected, web_handler
+from gpuruntime.api.http.dispatch import defer_continue, web_handler
 from gpuruntime.api.http.in_flight import InFlightLimit
-from gpuruntime.api.http.middleware import bounded, mark, middlewares
+from gpuruntime.api.http.middleware import add_headers, bounded, middlewares
 from gpuruntime.api.http.routing import Route
 from gpuruntime.api.openapi.swagger import with_document
 from gpuruntime.api.routes.audit import audit_route
@@ -87,13 +87,13 @@ class AppContext:
     `services` are those of storages' file servers, and `way` leads to their addresses.
     """
 
-    inventory: Operations
+    operations: Operations
     caches: Caches
     nodes: Store[Node]
     quotas: Store[ResourceQuota]
     services: Store[Service]
     client: Client
-    ingress: FunctionService
+    serverless: FunctionService
     connection: Callable[[], ClusterLink]
     auditor: Auditor
     now: Callable[[], datetime]
@@ -111,23 +111,23 @@ class SortedIndexes:
     fleet: ClusterSummary
 
 
-def make_app(backend: AppContext, options: ApiOptions) -> web.Application:
+def make_app(context: AppContext, options: ApiOptions) -> web.Application:
     app = web.Application(
         client_max_size=BODY_LIMIT,
-        middlewares=middlewares(rng=backend.rng, meter=backend.meter),
+        middlewares=middlewares(rng=context.rng, meter=context.meter),
     )
-    app.on_response_prepare.append(mark)
-    orders = orders_of(backend, options)
+    app.on_response_prepare.append(add_headers)
+    indexes = indexes_of(context, options)
     described = with_document(
-        routes_of(backend, options, orders),
+        routes_of(context, options, indexes),
         version=options.version,
-        is_guarded=backend.guard.asks,
+        is_guarded=context.guard.asks,
     )
-    streams = Streams(Changes(backend.caches), backend.connection, options.streams)
+    streams = Streams(Changes(context.caches), context.connection, options.streams)
     app.on_shutdown.append(streams.end)
-    console = (*console_files(), *_live_routes(backend, orders, streams))
-    door = CallerChecks(
-        backend.guard,
+    console = (*console_files(), *_live_routes(context, indexes, streams))
+    checks = CallerChecks(
+        context.guard,
         RateLimits(options.limits),
         InFlightLimit(options.most_requests),
         options.origins,
@@ -136,14 +136,14 @@ def make_app(backend: AppContext, options: ApiOptions) -> web.Application:
     for route in (*described, *console):
         handler = bounded(
             route,
-            web_handler(route, backend.connection, bodies),
+            web_handler(route, context.connection, bodies),
             body_limit=BODY_LIMIT,
             deadline_seconds=options.deadline_seconds,
         )
-        admitted = guarded(route.access, handler, door, route.further, lasts=route.lasts)
+        admitted = guarded(route.access, handler, checks, route.further, lasts=route.lasts)
         for method in _methods_of(route):
             app.router.add_route(
-                method, route.pattern or route.path, admitted, expect_handler=expected
+                method, route.pattern or route.path, admitted, expect_handler=defer_continue
             )
     return app
 
@@ -153,11 +153,11 @@ def _methods_of(route: Route) -> tuple[str, ...]:
     return ("GET", "HEAD") if route.method == "GET" else (route.method,)
 
 
-def orders_of(backend: AppContext, options: ApiOptions) -> SortedIndexes:
-    caches = backend.caches
+def indexes_of(context: AppContext, options: ApiOptions) -> SortedIndexes:
+    caches = context.caches
     fleet = ClusterSummary(
-        nodes=backend.nodes,
-        quotas=backend.quotas,
+        nodes=context.nodes,
+        quotas=context.quotas,
         stock=Counts(caches.stock, stock_state_of, group_of=spec_name_of),
         active=Counts(caches.units, active_state_of, group_of=spec_name_of),
         gpu_resource=options.gpu_resource,
@@ -166,41 +166,41 @@ def orders_of(backend: AppContext, options: ApiOptions) -> SortedIndexes:
 
 
 def _live_routes(
-    backend: AppContext, orders: SortedIndexes, streams: Streams
+    context: AppContext, indexes: SortedIndexes, streams: Streams
 ) -> tuple[Route, ...]:
     return live_routes(
         streams,
-        inventory=backend.inventory,
-        index=orders.index,
-        fleet=orders.fleet,
-        connection=backend.connection,
+        operations=context.operations,
+        index=indexes.index,
+        fleet=indexes.fleet,
+        connection=context.connection,
     )
 
 
 def routes_of(
-    backend: AppContext, options: ApiOptions, orders: SortedIndexes | None = None
+    context: AppContext, options: ApiOptions, indexes: SortedIndexes | None = None
 ) -> tuple[Route, ...]:
     """Return the routes that the OpenAPI document describes."""
-    orders = orders or orders_of(backend, options)
-    inventory, client, fleet = backend.inventory, backend.client, orders.fleet
-    health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)
+    indexes = indexes or indexes_of(context, options)
+    operations, client, fleet = context.operations, context.client, indexes.fleet
+    health = Health(fleet, connection=context.connection, now=context.now, version=options.version)
     return (
         *status_routes(health, fleet),
-        audit_route(backend.auditor, backend.now),
-        *stock_routes(inventory, options.namespaces),
+        audit_route(context.auditor, context.now),
+        *stock_routes(operations, options.namespaces),
         *unit_routes(
-            inventory.units,
-            orders.index,
+            operations.units,
+            indexes.index,
             UnitEvents(client),
             options.namespaces,
         ),
-        *storage_routes(inventory.storages, options.namespaces),
+        *storage_routes(operations.storages, options.namespaces),
         *file_routes(
-            FileServers(inventory.storages, backend.services, backend.way),
+            FileServers(operations.storages, context.services, context.way),
             FileRelay(options.files),
         ),
-        log_route(inventory.units, UnitLogs(client)),
-        *invocation_routes(backend.ingress, backend.connection),
-        *function_routes(backend.ingress.functions),
-        *dead_letter_routes(backend.ingress),
+        log_route(operations.units, UnitLogs(client)),
+        *invocation_routes(context.serverless, context.connection),
+        *function_routes(context.serverless.functions),
+        *dead_letter_routes(context.serverless),
     )

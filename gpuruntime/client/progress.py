@@ -17,7 +17,7 @@ _TURN_ON = "it has no accessor: update it with accessor.enabled"
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Standing:
+class Judgement:
     """A judgement; `is_failed` says that the state will not come without a change."""
 
     is_done: bool = False
@@ -29,74 +29,74 @@ class Standing:
         return f"{self.reason}: {self.message}" if self.message else self.reason
 
 
-def unit_on_its_way_to_ready(view: UnitView) -> Standing:
+def unit_readiness(view: UnitView) -> Judgement:
     if not _is_current(view):
         return _pending(view)
     match view.phase:
         case UnitPhase.READY:
-            return Standing(is_done=True)
+            return Judgement(is_done=True)
         case UnitPhase.FAILED:
             return _failed(view)
         case UnitPhase.SUSPENDED if view.suspended:
-            return Standing(is_failed=True, reason=view.reason, message=_RESUME)
+            return Judgement(is_failed=True, reason=view.reason, message=_RESUME)
         case _:
             return _pending(view)
 
 
-def unit_on_its_way_to_suspended(view: UnitView) -> Standing:
+def unit_suspension(view: UnitView) -> Judgement:
     """Judge a unit; phase Failed does not end the wait, as the unit can still be suspended."""
     if _is_current(view) and view.phase == UnitPhase.SUSPENDED:
-        return Standing(is_done=True)
+        return Judgement(is_done=True)
     if _is_current(view) and not view.suspended:
         message = "no suspension is requested: suspend it"
-        return Standing(is_failed=True, reason=view.reason, message=message)
+        return Judgement(is_failed=True, reason=view.reason, message=message)
     return _pending(view)
 
 
-def storage_on_its_way_to_ready(view: StorageView) -> Standing:
+def storage_readiness(view: StorageView) -> Judgement:
     if _is_current(view) and view.phase == StoragePhase.READY:
-        return Standing(is_done=True)
+        return Judgement(is_done=True)
     if _is_current(view) and view.phase == StoragePhase.FAILED:
         return _failed(view)
     return _pending(view)
 
 
-def accessor_on_its_way_to_ready(view: StorageView) -> Standing:
+def accessor_readiness(view: StorageView) -> Judgement:
     found = condition_of(view.conditions, ConditionType.ACCESSOR_READY)
     reason, message = (found.reason, found.message) if found else ("", "")
     if not view.accessor.enabled:
-        return Standing(is_failed=True, reason="AccessorOff", message=_TURN_ON)
+        return Judgement(is_failed=True, reason="AccessorOff", message=_TURN_ON)
     if _is_current(view) and view.accessorStatus.phase == StoragePhase.READY:
-        return Standing(is_done=True)
+        return Judgement(is_done=True)
     is_failed = _is_current(view) and view.accessorStatus.phase == StoragePhase.FAILED
-    return Standing(is_failed=is_failed, reason=reason, message=message)
+    return Judgement(is_failed=is_failed, reason=reason, message=message)
 
 
-def pool_on_its_way_to_ready(view: PoolView) -> Standing:
+def pool_readiness(view: PoolView) -> Judgement:
     """Judge a pool; phase Empty ends the wait, as such a pool is never ready again."""
     if _is_current(view) and view.phase == PoolPhase.READY:
-        return Standing(is_done=True)
+        return Judgement(is_done=True)
     if _is_current(view) and view.phase in (PoolPhase.FAILED, PoolPhase.EMPTY):
         return _failed(view)
     return _pending(view)
 
 
-def job_on_its_way_to_ready(view: Job) -> Standing:
+def job_readiness(view: Job) -> Judgement:
     """Judge a job: it is done if every requested unit is ready or already consumed."""
     if view.error:
-        return Standing(is_failed=True, reason=view.status, message=view.error)
+        return Judgement(is_failed=True, reason=view.status, message=view.error)
     if view.status == JobStatus.SUCCEEDED and view.ready + view.consumed >= view.requested:
-        return Standing(is_done=True)
+        return Judgement(is_done=True)
     words = f"{view.created} of {view.requested} created, {view.ready} ready"
-    return Standing(reason=view.status, message=words)
+    return Judgement(reason=view.status, message=words)
 
 
-def invocation_on_its_way_to_success(view: InvocationView) -> Standing:
+def invocation_success(view: InvocationView) -> Judgement:
     if view.state == State.SUCCEEDED:
-        return Standing(is_done=True)
+        return Judgement(is_done=True)
     is_under_way = view.state in (State.QUEUED, State.RUNNING)
     reason = view.state if is_under_way else view.failureClass or view.state
-    return Standing(is_failed=not is_under_way, reason=reason, message=view.error)
+    return Judgement(is_failed=not is_under_way, reason=reason, message=view.error)
 
 
 def _is_current(view: UnitView | PoolView | StorageView) -> bool:
@@ -104,9 +104,9 @@ def _is_current(view: UnitView | PoolView | StorageView) -> bool:
     return view.observedGeneration >= view.generation
 
 
-def _failed(view: UnitView | PoolView | StorageView) -> Standing:
-    return Standing(is_failed=True, reason=view.reason, message=view.message)
+def _failed(view: UnitView | PoolView | StorageView) -> Judgement:
+    return Judgement(is_failed=True, reason=view.reason, message=view.message)
 
 
-def _pending(view: UnitView | PoolView | StorageView) -> Standing:
-    return Standing(reason=view.reason or view.phase, message=view.message)
+def _pending(view: UnitView | PoolView | StorageView) -> Judgement:
+    return Judgement(reason=view.reason or view.phase, message=view.message)

@@ -73,7 +73,7 @@ class Stream:
             async for piece in self._response.content.iter_any():
                 yield piece
         except (aiohttp.ClientError, OSError) as error:
-            raise LostAnswerError(f"{self._server}: the answer broke off: {_why(error)}") from (
+            raise LostAnswerError(f"{self._server}: the answer broke off: {_cause(error)}") from (
                 error
             )
 
@@ -95,11 +95,11 @@ class Transport:
             async with (
                 self._translated(timeout),
                 asyncio.timeout(timeout),
-                self._sent(request, request.body) as response,
+                self._response_to(request, request.body) as response,
             ):
-                return await self._whole(response)
+                return await self._read_whole(response)
 
-        return await self._repeated(request, lambda: self._judged(once))
+        return await self._with_retries(request, lambda: self._unless_retryable(once))
 
     @asynccontextmanager
     async def stream(
@@ -113,7 +113,7 @@ class Transport:
         silence = aiohttp.ClientTimeout(
             total=None, connect=self._options.connect_seconds, sock_read=silence_seconds
         )
-        opened = await self._repeated(request, lambda: self._begun(request, silence))
+        opened = await self._with_retries(request, lambda: self._opened(request, silence))
         try:
             yield Stream(opened, self._options.server)
         finally:
@@ -136,10 +136,10 @@ class Transport:
             expecting = attrs.evolve(
                 request, headers={**request.headers, hdrs.EXPECT: "100-continue"}
             )
-            async with self._sent(expecting, asked_for()) as response:
-                return await self._whole(response)
+            async with self._response_to(expecting, asked_for()) as response:
+                return await self._read_whole(response)
 
-    async def _repeated(
+    async def _with_retries(
         self, request: Request, attempt: Callable[[], Awaitable[ResultT]]
     ) -> ResultT:
         clock = asyncio.get_running_loop().time
@@ -157,14 +157,14 @@ class Transport:
             await asyncio.sleep(pause)
         raise AssertionError("counting has no end")
 
-    async def _judged(self, once: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _unless_retryable(self, once: Callable[[], Awaitable[Answer]]) -> Answer:
         """Raise an answer that may be better later, so that the request is retried."""
         answer = await once()
         if answer.status == _BODY_TIMEOUT or answer.status >= 429:
             raise problem_of(answer)
         return answer
 
-    async def _begun(
+    async def _opened(
         self, request: Request, silence: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         timeout = request.timeout_seconds or self._options.timeout_seconds
@@ -173,11 +173,13 @@ class Transport:
             if 200 <= response.status < 300:
                 return response
             async with response:
-                told = await self._whole(response, _MOST_PROBLEM_BYTES)
-        raise problem_of(told)
+                answer = await self._read_whole(response, _MOST_PROBLEM_BYTES)
+        raise problem_of(answer)
 
     @asynccontextmanager
-    async def _sent(self, request: Request, body: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _response_to(
+        self, request: Request, body: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         async with await self._send(request, body) as response:
             yield response
 
@@ -203,7 +205,7 @@ class Transport:
             middlewares=(SendOnce(),),
         )
 
-    async def _whole(self, response: aiohttp.ClientResponse, most: int = 0) -> Answer:
+    async def _read_whole(self, response: aiohttp.ClientResponse, most: int = 0) -> Answer:
         most = most or self._options.most_bytes
         if response.headers.get(hdrs.CONTENT_ENCODING, _AS_IT_IS).lower() != _AS_IT_IS:
             raise UnreadableAnswerError(
@@ -222,15 +224,15 @@ class Transport:
         try:
             yield
         except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
-            raise UntrustedServerError(f"{server} is not trusted: {_why(error)}") from error
+            raise UntrustedServerError(f"{server} is not trusted: {_cause(error)}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UnreachableServerError(f"cannot connect to {server}: {_why(error)}") from error
+            raise UnreachableServerError(f"cannot connect to {server}: {_cause(error)}") from error
         except aiohttp.InvalidURL as error:
             raise ConfigurationError(f"server {server!r} is not an address") from error
         except TimeoutError as error:
             raise LostAnswerError(f"{server}: no answer within {timeout_seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise LostAnswerError(f"{server}: no answer: {_why(error)}") from error
+            raise LostAnswerError(f"{server}: no answer: {_cause(error)}") from error
 
 
 @asynccontextmanager
@@ -266,5 +268,5 @@ def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     return {name.lower(): value for name, value in response.headers.items()}
 
 
-def _why(error: BaseException) -> str:
+def _cause(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -18,14 +18,14 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.messages import Reply
 from gpuruntime.client.progress import (
-    Standing,
-    accessor_on_its_way_to_ready,
-    invocation_on_its_way_to_success,
-    job_on_its_way_to_ready,
-    pool_on_its_way_to_ready,
-    storage_on_its_way_to_ready,
-    unit_on_its_way_to_ready,
-    unit_on_its_way_to_suspended,
+    Judgement,
+    accessor_readiness,
+    invocation_success,
+    job_readiness,
+    pool_readiness,
+    storage_readiness,
+    unit_readiness,
+    unit_suspension,
 )
 from gpuruntime.models.views.operators import Job
 from gpuruntime.models.views.pools import PoolView
@@ -34,8 +34,8 @@ from gpuruntime.models.views.storages import StorageView
 from gpuruntime.models.views.units import UnitView
 
 ViewT = TypeVar("ViewT")
-Look: TypeAlias = Callable[[], Awaitable[Reply[ViewT]]]
-Judge: TypeAlias = Callable[[ViewT], Standing]
+Poll: TypeAlias = Callable[[], Awaitable[Reply[ViewT]]]
+Judge: TypeAlias = Callable[[ViewT], Judgement]
 Tell: TypeAlias = Callable[[ViewT], None]
 
 WAIT_SECONDS: Final = 600.0
@@ -54,7 +54,7 @@ async def until_unit_ready(
     """Return the ready unit; call `tell` with each view that differs from the one before."""
     return await until(
         lambda: client.units.get(name),
-        unit_on_its_way_to_ready,
+        unit_readiness,
         what=f"unit {name}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -70,7 +70,7 @@ async def until_unit_suspended(
 ) -> UnitView:
     return await until(
         lambda: client.units.get(name),
-        unit_on_its_way_to_suspended,
+        unit_suspension,
         what=f"unit {name}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -97,7 +97,7 @@ async def until_storage_ready(
 ) -> StorageView:
     return await until(
         lambda: client.storages.get(name),
-        storage_on_its_way_to_ready,
+        storage_readiness,
         what=f"storage {name}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -113,7 +113,7 @@ async def until_accessor_ready(
 ) -> StorageView:
     return await until(
         lambda: client.storages.get(name),
-        accessor_on_its_way_to_ready,
+        accessor_readiness,
         what=f"accessor of storage {name}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -140,7 +140,7 @@ async def until_pool_ready(
 ) -> PoolView:
     return await until(
         lambda: client.pools.get(name),
-        pool_on_its_way_to_ready,
+        pool_readiness,
         what=f"pool {name}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -168,7 +168,7 @@ async def until_seeded(
 ) -> Job:
     return await until(
         lambda: client.stock.job(operation_id),
-        job_on_its_way_to_ready,
+        job_readiness,
         what=f"job {operation_id}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -186,7 +186,7 @@ async def until_succeeded(
     """Return the invocation; raise FailedError if it has ended in another state."""
     return await until(
         lambda: client.invocations.get(function, invocation),
-        invocation_on_its_way_to_success,
+        invocation_success,
         what=f"invocation {invocation} of {function}",
         timeout_seconds=timeout_seconds,
         tell=tell,
@@ -194,7 +194,7 @@ async def until_succeeded(
 
 
 async def until(
-    look: Look[ViewT],
+    poll: Poll[ViewT],
     judge: Judge[ViewT],
     *,
     what: str,
@@ -202,38 +202,38 @@ async def until(
     tell: Tell[ViewT] | None = None,
 ) -> ViewT:
     """Return the first view that is judged done; raise FailedError or NotYetError."""
-    words = ["the server has not answered"]
+    notes = ["the server has not answered"]
     try:
         async with asyncio.timeout(timeout_seconds):
-            async with aclosing(_views(look, words)) as views:
+            async with aclosing(_views(poll, notes)) as views:
                 async for view in views:
                     if tell:
                         tell(view)
-                    standing = judge(view)
-                    if standing.is_done:
+                    judgement = judge(view)
+                    if judgement.is_done:
                         return view
-                    if standing.is_failed:
-                        raise FailedError(what, reason=standing.reason, message=standing.message)
-                    words.append(str(standing))
+                    if judgement.is_failed:
+                        raise FailedError(what, reason=judgement.reason, message=judgement.message)
+                    notes.append(str(judgement))
     except TimeoutError as error:
-        raise NotYetError(f"{what}: not done after {timeout_seconds:g} s: {words[-1]}") from error
+        raise NotYetError(f"{what}: not done after {timeout_seconds:g} s: {notes[-1]}") from error
     raise AssertionError("looking has no end")
 
 
-async def _views(look: Look[ViewT], words: list[str]) -> AsyncGenerator[ViewT, None]:
-    """Yield each view that differs from the one before; append passing errors to `words`."""
-    last = (await look()).data
+async def _views(poll: Poll[ViewT], notes: list[str]) -> AsyncGenerator[ViewT, None]:
+    """Yield each view that differs from the one before; append passing errors to `notes`."""
+    last = (await poll()).data
     yield last
     pause = FIRST_PAUSE_SECONDS
     while True:
         await asyncio.sleep(pause)
         pause = min(LONGEST_PAUSE_SECONDS, pause * _GROWTH)
         try:
-            view = (await look()).data
+            view = (await poll()).data
         except ClientError as error:
             if error.certainty is Certainty.ANSWERED:
                 raise
-            words.append(str(error))
+            notes.append(str(error))
             continue
         if view != last:
             last = view
@@ -246,7 +246,7 @@ def _identity(view: UnitView | StorageView | PoolView) -> object:
 
 
 async def until_gone(
-    look: Look[ViewT],
+    poll: Poll[ViewT],
     identity: Callable[[ViewT], object],
     *,
     what: str,
@@ -255,11 +255,11 @@ async def until_gone(
     """Wait until the object is not found, or another one has its name."""
     first: list[object] = []
 
-    def is_another(view: ViewT) -> Standing:
+    def is_another(view: ViewT) -> Judgement:
         first.append(identity(view))
-        return Standing(is_done=first[0] != first[-1], reason="it still exists")
+        return Judgement(is_done=first[0] != first[-1], reason="it still exists")
 
     try:
-        await until(look, is_another, what=what, timeout_seconds=timeout_seconds)
+        await until(poll, is_another, what=what, timeout_seconds=timeout_seconds)
     except NotFoundError:
         return

@@ -20,7 +20,7 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 async def ls(session: Session) -> None:
-    session.many(FileEntry, await _files(session).list(session.options.path))
+    session.print_many(FileEntry, await _files(session).list(session.options.path))
 
 
 async def get(session: Session) -> None:
@@ -33,7 +33,7 @@ async def get(session: Session) -> None:
                 session.terminal.piece(piece)
             return
         size = await _kept(pieces, Path(target))
-    session.terminal.tell(f"{size} bytes in {target}")
+    session.terminal.report(f"{size} bytes in {target}")
 
 
 async def put(session: Session) -> None:
@@ -54,17 +54,17 @@ async def put(session: Session) -> None:
             about = os.fstat(source.fileno())
             size = about.st_size if stat.S_ISREG(about.st_mode) else None
             await _files(session).write(path, _read(source), size=size)
-    session.terminal.tell(f"{path} is written")
+    session.terminal.report(f"{path} is written")
 
 
 async def rm(session: Session) -> None:
     await _files(session).delete(session.options.path)
-    session.terminal.tell(f"{session.options.path} is deleted")
+    session.terminal.report(f"{session.options.path} is deleted")
 
 
 async def mkdir(session: Session) -> None:
     await _files(session).make_folder(session.options.path)
-    session.terminal.tell(f"{session.options.path} is created")
+    session.terminal.report(f"{session.options.path} is created")
 
 
 def _files(session: Session) -> Files:

@@ -106,7 +106,7 @@ async def perform(
             return await ACTIONS[options.action](session) or ExitCode.DONE
     except (ClientError, ConfigurationError) as error:
         told = "; ".join((words_of(error), *getattr(error, "__notes__", ())))
-        terminal.tell(f"gpuruntime {options.action}: {told}")
+        terminal.report(f"gpuruntime {options.action}: {told}")
         return code_of(error)
     finally:
         terminal.done_showing()

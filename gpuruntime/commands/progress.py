@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.client.progress import Standing, accessor_on_its_way_to_ready
+from gpuruntime.client.progress import Judgement, accessor_readiness
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.units import Timeline
@@ -65,16 +65,16 @@ class Progress:
                 self._steps.append(step)
                 self._show(step)
         is_ready = view.phase == UnitPhase.READY
-        self._at("" if is_ready else str(Standing(reason=view.reason, message=view.message)))
+        self._at("" if is_ready else str(Judgement(reason=view.reason, message=view.message)))
 
     def state(self, view: PoolView | StorageView | InvocationView) -> None:
         if isinstance(view, InvocationView):
-            self._at(str(Standing(reason=view.state, message=view.error)))
+            self._at(str(Judgement(reason=view.state, message=view.error)))
         else:
-            self._at(str(Standing(reason=view.reason or view.phase, message=view.message)))
+            self._at(str(Judgement(reason=view.reason or view.phase, message=view.message)))
 
     def accessor(self, view: StorageView) -> None:
-        self._at(f"files {str(accessor_on_its_way_to_ready(view)) or 'are served'}")
+        self._at(f"files {str(accessor_readiness(view)) or 'are served'}")
 
     def job(self, view: Job) -> None:
         self._at(f"{view.created} of {view.requested} created, {view.ready} ready")

@@ -18,7 +18,7 @@ from gpuruntime.models.views.serverless import (
 
 
 async def list_functions(session: Session) -> None:
-    await session.listed(
+    await session.print_list(
         FunctionView, session.client.functions.list, lambda view: view.serverlessRequestID
     )
 
@@ -38,13 +38,13 @@ async def invoke(session: Session) -> int:
         accepted = (await session.client.invocations.submit(invocation)).data
     if asked.wait:
         return _answered(session, await _ended(session, accepted.invocationID))
-    session.one(accepted)
+    session.print_one(accepted)
     return ExitCode.DONE
 
 
 async def get(session: Session) -> None:
     asked = session.options
-    await session.shown(lambda: session.client.invocations.get(asked.function, asked.id))
+    await session.print_view(lambda: session.client.invocations.get(asked.function, asked.id))
 
 
 async def wait(session: Session) -> int:
@@ -54,35 +54,35 @@ async def wait(session: Session) -> int:
 async def cancel(session: Session) -> None:
     asked = session.options
     await session.client.invocations.cancel(asked.function, asked.id)
-    session.terminal.tell(f"invocation {asked.id} is cancelled")
+    session.terminal.report(f"invocation {asked.id} is cancelled")
 
 
 async def list_letters(session: Session) -> None:
     letters = session.client.dead_letters.list(session.options.function)
-    session.many(DeadLetterView, [each async for each in letters])
+    session.print_many(DeadLetterView, [each async for each in letters])
 
 
 async def redrive(session: Session) -> None:
     accepted = [
         (await session.client.dead_letters.redrive(each)).data for each in session.options.ids
     ]
-    session.many(AcceptedView, accepted)
+    session.print_many(AcceptedView, accepted)
 
 
 async def discard(session: Session) -> None:
     for each in session.options.ids:
         await session.client.dead_letters.discard(each)
-        session.terminal.tell(f"dead letter {each} is discarded")
+        session.terminal.report(f"dead letter {each} is discarded")
 
 
 def _answered(session: Session, view: InvocationView) -> int:
     """Print the function's own answer, or the whole invocation if it did not succeed."""
     if session.options.output != "table":
-        session.one(view)
+        session.print_one(view)
     elif view.state == State.SUCCEEDED:
         session.terminal.answer(tables.as_json(view.body))
     else:
-        session.one(view, in_full=True)
+        session.print_one(view, in_full=True)
     return ExitCode.DONE if view.state == State.SUCCEEDED else ExitCode.REFUSED
 
 

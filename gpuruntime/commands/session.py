@@ -37,15 +37,15 @@ class Session:
     terminal: Terminal
     options: argparse.Namespace
 
-    def one(self, view: Any, *, in_full: bool = False) -> None:
+    def print_one(self, view: Any, *, in_full: bool = False) -> None:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](view))
         elif in_full:
             self.terminal.answer(tables.details(view, self.terminal.now()))
         else:
-            self.many(type(view), [view])
+            self.print_many(type(view), [view])
 
-    def many(self, model: type, views: Iterable[Any]) -> None:
+    def print_many(self, model: type, views: Iterable[Any]) -> None:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](list(views)))
             return
@@ -61,7 +61,7 @@ class Session:
                 error.add_note(f"it may have been done: send it again with {flag} {identity}")
             raise
 
-    async def made(
+    async def create(
         self, make: Callable[[JsonObject], Awaitable[Reply[ViewT]]], document: JsonObject
     ) -> ViewT:
         """Create an object by an operation with an id; report a replay, which created nothing."""
@@ -70,10 +70,10 @@ class Session:
         with self.with_id("--operation", operation):
             reply = await make(asked)
         if reply.is_replay:
-            self.terminal.tell(f"operation {operation} was done before")
+            self.terminal.report(f"operation {operation} was done before")
         return reply.data
 
-    async def deleted(
+    async def delete(
         self, what: str, delete: Callable[[str], Awaitable[object]], until_gone: UntilGone
     ) -> None:
         """Delete every named object and report each; with `--wait`, once it is really deleted."""
@@ -81,19 +81,19 @@ class Session:
             await delete(name)
             if self.options.wait:
                 await until_gone(self.client, name, timeout_seconds=self.options.timeout)
-            self.terminal.tell(f"{what} {name} is deleted")
+            self.terminal.report(f"{what} {name} is deleted")
 
-    async def gone(self, what: str, until_gone: UntilGone) -> None:
+    async def wait_until_deleted(self, what: str, until_gone: UntilGone) -> None:
         name = self.options.name
         await until_gone(self.client, name, timeout_seconds=self.options.timeout)
-        self.terminal.tell(f"{what} {name} is deleted")
+        self.terminal.report(f"{what} {name} is deleted")
 
-    async def listed(
+    async def print_list(
         self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]
     ) -> None:
         """Print a list once; with `--watch`, keep printing what has changed."""
         seen = {key(view): view async for view in read()}
-        self.many(model, seen.values())
+        self.print_many(model, seen.values())
         while getattr(self.options, "watch", False):
             await asyncio.sleep(WATCH_SECONDS)
             now = {key(view): view async for view in read()}
@@ -101,16 +101,16 @@ class Session:
                 if seen.get(name) != view:
                     self._change(view)
             for name in seen.keys() - now.keys():
-                self.terminal.tell(f"{name} is gone")
+                self.terminal.report(f"{name} is gone")
             seen = now
 
-    async def shown(self, look: Callable[[], Awaitable[Reply[Any]]]) -> None:
+    async def print_view(self, read: Callable[[], Awaitable[Reply[Any]]]) -> None:
         """Print a view once; with `--watch`, print it again after every change."""
-        view = (await look()).data
-        self.one(view, in_full=True)
+        view = (await read()).data
+        self.print_one(view, in_full=True)
         while getattr(self.options, "watch", False):
             await asyncio.sleep(WATCH_SECONDS)
-            before, view = view, (await look()).data
+            before, view = view, (await read()).data
             if view != before:
                 self._change(view)
 

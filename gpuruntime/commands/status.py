@@ -21,14 +21,14 @@ async def status(session: Session) -> int:
         )
         session.terminal.answer(tables.aligned(pairs))
     else:
-        session.one(view)
+        session.print_one(view)
     return ExitCode.DONE if view.status == HealthStatus.OK else ExitCode.REFUSED
 
 
 async def inventory(session: Session) -> None:
     fleet = (await session.client.inventory()).data
     if session.options.output != "table":
-        session.one(fleet)
+        session.print_one(fleet)
         return
     now = session.terminal.now()
     session.terminal.answer(tables.table(NodeView, fleet.nodes, now))

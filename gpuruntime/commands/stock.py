@@ -14,31 +14,31 @@ async def seed(session: Session) -> None:
     asked = session.options
     document = bodies.body_of(asked.file, {"operationID": asked.operation, **_envelope(asked)})
     bodies.demand(document, "specName", "replicas")
-    made = await session.made(session.client.stock.seed, document)
-    session.one(await _seeded(session, made) if asked.wait else made)
+    made = await session.create(session.client.stock.seed, document)
+    session.print_one(await _seeded(session, made) if asked.wait else made)
 
 
 async def jobs(session: Session) -> None:
-    session.many(Job, [each async for each in session.client.stock.jobs()])
+    session.print_many(Job, [each async for each in session.client.stock.jobs()])
 
 
 async def job(session: Session) -> None:
     operation = session.options.operation
-    await session.shown(lambda: session.client.stock.job(operation))
+    await session.print_view(lambda: session.client.stock.job(operation))
 
 
 async def wait(session: Session) -> None:
     found = await session.client.stock.job(session.options.operation)
-    session.one(await _seeded(session, found.data))
+    session.print_one(await _seeded(session, found.data))
 
 
 async def list_pools(session: Session) -> None:
-    await session.listed(PoolView, session.client.pools.list, lambda view: view.name)
+    await session.print_list(PoolView, session.client.pools.list, lambda view: view.name)
 
 
 async def get_pool(session: Session) -> None:
     name = session.options.name
-    await session.shown(lambda: session.client.pools.get(name))
+    await session.print_view(lambda: session.client.pools.get(name))
 
 
 async def create_pool(session: Session) -> None:
@@ -54,7 +54,7 @@ async def create_pool(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "replicas")
-    made = await session.made(session.client.pools.create, document)
+    made = await session.create(session.client.pools.create, document)
     await _settled(session, made)
 
 
@@ -67,15 +67,15 @@ async def update_pool(session: Session) -> None:
 
 
 async def delete_pools(session: Session) -> None:
-    await session.deleted("pool", session.client.pools.delete, waiting.until_pool_gone)
+    await session.delete("pool", session.client.pools.delete, waiting.until_pool_gone)
 
 
 async def wait_for_pool(session: Session) -> None:
     name = session.options.name
     if session.options.state == "deleted":
-        await session.gone("pool", waiting.until_pool_gone)
+        await session.wait_until_deleted("pool", waiting.until_pool_gone)
         return
-    session.one(await _ready(session, name))
+    session.print_one(await _ready(session, name))
 
 
 def _envelope(asked: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _envelope(asked: Any) -> dict[str, Any]:
 
 
 async def _settled(session: Session, view: PoolView) -> None:
-    session.one(await _ready(session, view.name) if session.options.wait else view)
+    session.print_one(await _ready(session, view.name) if session.options.wait else view)
 
 
 async def _ready(session: Session, name: str) -> PoolView:

@@ -8,12 +8,12 @@ from gpuruntime.models.views.storages import StorageView
 
 
 async def list_storages(session: Session) -> None:
-    await session.listed(StorageView, session.client.storages.list, lambda view: view.name)
+    await session.print_list(StorageView, session.client.storages.list, lambda view: view.name)
 
 
 async def get(session: Session) -> None:
     name = session.options.name
-    await session.shown(lambda: session.client.storages.get(name))
+    await session.print_view(lambda: session.client.storages.get(name))
 
 
 async def create(session: Session) -> None:
@@ -31,7 +31,7 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "size")
-    made = await session.made(session.client.storages.create, document)
+    made = await session.create(session.client.storages.create, document)
     await _settled(session, made)
 
 
@@ -44,15 +44,15 @@ async def update(session: Session) -> None:
 
 
 async def delete(session: Session) -> None:
-    await session.deleted("storage", session.client.storages.delete, waiting.until_storage_gone)
+    await session.delete("storage", session.client.storages.delete, waiting.until_storage_gone)
 
 
 async def wait(session: Session) -> None:
     name = session.options.name
     if session.options.state == "deleted":
-        await session.gone("storage", waiting.until_storage_gone)
+        await session.wait_until_deleted("storage", waiting.until_storage_gone)
         return
-    session.one(await _awaited(session, name, serves_files=session.options.state == "files"))
+    session.print_one(await _awaited(session, name, serves_files=session.options.state == "files"))
 
 
 async def recover(session: Session) -> None:
@@ -68,7 +68,7 @@ async def _settled(session: Session, view: StorageView) -> None:
         view = await _awaited(session, view.name)
         if view.accessor.enabled:
             view = await _awaited(session, view.name, serves_files=True)
-    session.one(view)
+    session.print_one(view)
 
 
 async def _awaited(session: Session, name: str, *, serves_files: bool = False) -> StorageView:

@@ -65,7 +65,7 @@ class Terminal:
         self._out.write(plain(text, keep="\n\t"))
         self._out.flush()
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print one line on stderr."""
         self.done_showing()
         self._err.write(f"{line(text[:_LONGEST_LINE])}\n")
@@ -74,7 +74,7 @@ class Terminal:
     def show(self, news: str, *, whole: str) -> None:
         """Show progress: a terminal gets `whole` in place, any other stderr a line of `news`."""
         if not self._err.isatty():
-            self.tell(news)
+            self.report(news)
             return
         width = shutil.get_terminal_size().columns - 1
         self._err.write(f"{_ERASE}{line(whole)[:width]}")

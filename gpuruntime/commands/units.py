@@ -33,12 +33,14 @@ async def list_stock(session: Session) -> None:
 
 async def get(session: Session) -> None:
     asked = session.options
-    await session.shown(lambda: session.client.units.get(asked.name, lifecycle=asked.lifecycle))
+    await session.print_view(
+        lambda: session.client.units.get(asked.name, lifecycle=asked.lifecycle)
+    )
 
 
 async def get_stock(session: Session) -> None:
     name = session.options.name
-    await session.shown(lambda: session.client.units.get(name, lifecycle=Lifecycle.STOCK))
+    await session.print_view(lambda: session.client.units.get(name, lifecycle=Lifecycle.STOCK))
 
 
 async def create(session: Session) -> None:
@@ -57,7 +59,7 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "image")
-    made = await session.made(session.client.units.create, document)
+    made = await session.create(session.client.units.create, document)
     await _settled(session, made)
 
 
@@ -77,15 +79,17 @@ async def resume(session: Session) -> None:
 
 
 async def delete(session: Session) -> None:
-    await session.deleted("unit", session.client.units.delete, waiting.until_unit_gone)
+    await session.delete("unit", session.client.units.delete, waiting.until_unit_gone)
 
 
 async def wait(session: Session) -> None:
     name = session.options.name
     if session.options.state == "deleted":
-        await session.gone("unit", waiting.until_unit_gone)
+        await session.wait_until_deleted("unit", waiting.until_unit_gone)
         return
-    session.one(await _awaited(session, name, is_suspended=session.options.state == "suspended"))
+    session.print_one(
+        await _awaited(session, name, is_suspended=session.options.state == "suspended")
+    )
 
 
 async def logs(session: Session) -> None:
@@ -99,19 +103,19 @@ async def logs(session: Session) -> None:
 
 async def events(session: Session) -> None:
     found = [each async for each in session.client.units.events(session.options.name)]
-    session.many(EventView, found)
+    session.print_many(EventView, found)
 
 
 async def _listed(session: Session, only: UnitFilter) -> None:
     read = partial(session.client.units.list, only)
-    await session.listed(UnitView, read, lambda view: f"{view.namespace}/{view.name}")
+    await session.print_list(UnitView, read, lambda view: f"{view.namespace}/{view.name}")
 
 
 async def _settled(session: Session, view: UnitView) -> None:
     """Print the unit; with `--wait`, once it is ready, or suspended if it should be."""
     if session.options.wait:
         view = await _awaited(session, view.name, is_suspended=view.suspended)
-    session.one(view)
+    session.print_one(view)
 
 
 async def _awaited(session: Session, name: str, *, is_suspended: bool) -> UnitView:

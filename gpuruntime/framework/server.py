@@ -57,7 +57,7 @@ def serve(
     handler: Handler, *, framework: Framework = DEFAULTS, grace_seconds: float = GRACE_SECONDS
 ) -> None:
     """Serve the function until SIGTERM or SIGINT."""
-    asyncio.run(_serve_until_told(handler, framework, grace_seconds))
+    asyncio.run(_serve_until_signalled(handler, framework, grace_seconds))
 
 
 @asynccontextmanager
@@ -87,7 +87,7 @@ class Server:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="call")
-        self._in_hand = 0
+        self._in_progress = 0
         self._is_stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -102,13 +102,13 @@ class Server:
             call = _calls.decode(await request.read())
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return web.Response(status=400, text=f"not a call: {error}\n")
-        self._in_hand += 1
+        self._in_progress += 1
         self._idle.clear()
         try:
             return await self._answer(call)
         finally:
-            self._in_hand -= 1
-            if self._in_hand == 0:
+            self._in_progress -= 1
+            if self._in_progress == 0:
                 self._idle.set()
 
     async def stop(self, *, grace_seconds: float) -> None:
@@ -148,12 +148,14 @@ def _bound(path: Path) -> socket.socket:
     return bound
 
 
-async def _serve_until_told(handler: Handler, framework: Framework, grace_seconds: float) -> None:
-    told = asyncio.Event()
+async def _serve_until_signalled(
+    handler: Handler, framework: Framework, grace_seconds: float
+) -> None:
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stopping.set)
     async with serving(handler, framework) as server:
         log.info("serving on %s", place_of(framework.socketPath))
-        await told.wait()
+        await stopping.wait()
         await server.stop(grace_seconds=grace_seconds)

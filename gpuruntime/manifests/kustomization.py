@@ -41,7 +41,7 @@ HASH_LETTERS: Final = str.maketrans("013ae", "ghkmt")
 
 
 @attrs.frozen
-class _Made:
+class _Rendered:
     """A document; a generated one gets the hash of its contents into its name, at the very end."""
 
     body: Document
@@ -50,45 +50,47 @@ class _Made:
 
 def documents(folder: Path) -> list[Document]:
     """Return the patched and renamed documents, in the order of the resources."""
-    made = _made(folder)
-    names = {_key(each.body): _hashed_name(each.body) for each in made if each.is_generated}
-    return [_renamed(each, names) for each in made]
+    rendered = _render(folder)
+    names = {_key(each.body): _hashed_name(each.body) for each in rendered if each.is_generated}
+    return [_renamed(each, names) for each in rendered]
 
 
-def _made(folder: Path) -> list[_Made]:
-    said = _said(folder / FILE)
-    made = [
+def _render(folder: Path) -> list[_Rendered]:
+    loaded = _load(folder / FILE)
+    rendered = [
         each
-        for name in (*said.get("resources", ()), *said.get("components", ()))
+        for name in (*loaded.get("resources", ()), *loaded.get("components", ()))
         for each in _resources(folder / name)
     ]
-    for given in said.get("configMapGenerator", ()):
-        made = _with_generated(made, _config_map(folder, given), given.get("behavior", "create"))
-    for given in said.get("patches", ()):
+    for given in loaded.get("configMapGenerator", ()):
+        rendered = _with_generated(
+            rendered, _config_map(folder, given), given.get("behavior", "create")
+        )
+    for given in loaded.get("patches", ()):
         [patch] = _read(folder / given["path"])
-        made = [_patched(each, patch) for each in made]
-    tags = {image["name"]: image["newTag"] for image in said.get("images", ())}
-    return [attrs.evolve(each, body=_tagged(each.body, tags)) for each in made]
+        rendered = [_patched(each, patch) for each in rendered]
+    tags = {image["name"]: image["newTag"] for image in loaded.get("images", ())}
+    return [attrs.evolve(each, body=_tagged(each.body, tags)) for each in rendered]
 
 
-def _said(path: Path) -> Document:
-    said: Document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    unknown = set(said) - set(KNOWN)
+def _load(path: Path) -> Document:
+    loaded: Document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    unknown = set(loaded) - set(KNOWN)
     for name, known in KNOWN.items():
         if known is not None:
             unknown |= {
-                f"{name}.{key}" for each in said.get(name, ()) for key in each.keys() - known
+                f"{name}.{key}" for each in loaded.get(name, ()) for key in each.keys() - known
             }
     if unknown:
         raise ConfigurationError(f"{path}: not supported: {', '.join(sorted(unknown))}")
-    return said
+    return loaded
 
 
-def _resources(path: Path) -> Iterator[_Made]:
+def _resources(path: Path) -> Iterator[_Rendered]:
     if path.is_dir():
-        yield from _made(path)
+        yield from _render(path)
     else:
-        yield from (_Made(body) for body in _read(path))
+        yield from (_Rendered(body) for body in _read(path))
 
 
 def _read(path: Path) -> list[Document]:
@@ -109,22 +111,22 @@ def _config_map(folder: Path, given: Document) -> Document:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def _with_generated(made: list[_Made], body: Document, behavior: str) -> list[_Made]:
+def _with_generated(rendered: list[_Rendered], body: Document, behavior: str) -> list[_Rendered]:
     """Add a generated ConfigMap, or put it in the place of the one that it replaces."""
-    is_there = _key(body) in [_key(each.body) for each in made]
+    is_there = _key(body) in [_key(each.body) for each in rendered]
     if (behavior == "replace") is not is_there:
         found = "there already" if is_there else "not there"
         raise ConfigurationError(f"{behavior} of ConfigMap {body['metadata']['name']}: {found}")
-    fresh = _Made(body, is_generated=True)
+    added = _Rendered(body, is_generated=True)
     if behavior != "replace":
-        return [*made, fresh]
-    return [fresh if _key(each.body) == _key(body) else each for each in made]
+        return [*rendered, added]
+    return [added if _key(each.body) == _key(body) else each for each in rendered]
 
 
-def _patched(made: _Made, patch: Document) -> _Made:
-    if _key(made.body) != _key(patch):
-        return made
-    return attrs.evolve(made, body=_merged(made.body, patch))
+def _patched(rendered: _Rendered, patch: Document) -> _Rendered:
+    if _key(rendered.body) != _key(patch):
+        return rendered
+    return attrs.evolve(rendered, body=_merged(rendered.body, patch))
 
 
 def _merged(value: Document, patch: Document) -> Document:
@@ -144,8 +146,8 @@ def _merged_list(there: list[Document], changes: list[Document], key: str) -> li
     """Merge two lists; new entries come first."""
     by_key = {change[key]: change for change in changes}
     known = {each[key] for each in there}
-    fresh = [change for change in changes if change[key] not in known]
-    return [*fresh, *(_merged(each, by_key.get(each[key], {})) for each in there)]
+    added = [change for change in changes if change[key] not in known]
+    return [*added, *(_merged(each, by_key.get(each[key], {})) for each in there)]
 
 
 def _tagged(value: Any, tags: Document) -> Any:
@@ -174,25 +176,25 @@ def _hashed_name(body: Document) -> str:
     return f"{name}-{digest[:HASH_LENGTH].translate(HASH_LETTERS)}"
 
 
-def _renamed(made: _Made, names: dict[tuple[str, str, str], str]) -> Document:
+def _renamed(rendered: _Rendered, names: dict[tuple[str, str, str], str]) -> Document:
     """Put generated names in; here only volumes refer to ConfigMaps."""
-    body = made.body
-    if made.is_generated:
+    body = rendered.body
+    if rendered.is_generated:
         return {**body, "metadata": {**body["metadata"], "name": names[_key(body)]}}
     namespace = body["metadata"].get("namespace", "")
     there = {name: new for (_, at, name), new in names.items() if at == namespace}
-    renamed: Document = _pointed(body, there)
+    renamed: Document = _with_new_names(body, there)
     return renamed
 
 
-def _pointed(value: Any, names: dict[str, str]) -> Any:
+def _with_new_names(value: Any, names: dict[str, str]) -> Any:
     match value:
         case {"configMap": {"name": str(name), **more}, **rest} if name in names:
             return {**rest, "configMap": {**more, "name": names[name]}}
         case dict():
-            return {name: _pointed(member, names) for name, member in value.items()}
+            return {name: _with_new_names(member, names) for name, member in value.items()}
         case list():
-            return [_pointed(member, names) for member in value]
+            return [_with_new_names(member, names) for member in value]
         case _:
             return value
 

@@ -194,13 +194,13 @@ class Api:
             meter=self._registry,
         )
         backend = AppContext(
-            inventory=operations_of(context, operations),
+            operations=operations_of(context, operations),
             caches=caches,
             nodes=self._informers["nodes"].store,
             quotas=self._informers["quotas"].store,
             services=self._informers["services"].store,
             client=client,
-            ingress=ingress,
+            serverless=ingress,
             connection=self._connection,
             auditor=auditor,
             now=now,

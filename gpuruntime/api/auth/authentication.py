@@ -58,21 +58,21 @@ class NoAuthentication:
 
 @attrs.frozen(slots=True)
 class CallerChecks:
-    """A guard with its limits: `allowances` for each known caller, `crowd` for all together.
+    """A guard with its limits: `rate_limits` for each caller, `in_flight` for all together.
 
     `origins` applies only if callers are not identified.
     """
 
     guard: Guard
-    allowances: RateLimits
-    crowd: InFlightLimit
+    rate_limits: RateLimits
+    in_flight: InFlightLimit
     origins: BrowserOrigins = BrowserOrigins()
 
 
 def guarded(
     access: Access | Open,
     handler: Next,
-    door: CallerChecks,
+    checks: CallerChecks,
     further: Callable[[web.Request], Iterable[Access]] = nothing_further,
     *,
     lasts: bool = False,
@@ -81,26 +81,26 @@ def guarded(
     if isinstance(access, Open):
         return handler
 
-    guard = door.guard
+    guard = checks.guard
 
-    async def admitted(request: web.Request) -> web.StreamResponse:
+    async def counted(request: web.Request) -> web.StreamResponse:
         """Count unknown callers, too, as checking them is work."""
-        with door.crowd.place(lasts=lasts):
-            return await served(request)
+        with checks.in_flight.place(lasts=lasts):
+            return await checked(request)
 
-    async def served(request: web.Request) -> web.StreamResponse:
+    async def checked(request: web.Request) -> web.StreamResponse:
         principal = await guard.principal_of(request.headers)
         request[PRINCIPAL] = principal
         if not guard.asks:
-            door.origins.demand(request.method, request.headers)
+            checks.origins.demand(request.method, request.headers)
             return await handler(request)
         structlog.contextvars.bind_contextvars(caller=principal.name)
-        with door.allowances.use(principal.name, asyncio.get_running_loop().time()):
+        with checks.rate_limits.use(principal.name, asyncio.get_running_loop().time()):
             for needed in (access, *further(request)):
                 await guard.demand(principal, needed)
             return await handler(request)
 
-    return admitted
+    return counted
 
 
 def bearer_token(headers: MultiMapping[str]) -> str:

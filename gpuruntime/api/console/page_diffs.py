@@ -28,34 +28,34 @@ class LivePage:
 class PageDiff:
     """The page of one reader, as it was sent last."""
 
-    def __init__(self, look: Callable[[], LivePage]) -> None:
-        self._look = look
-        self._told: LivePage | None = None
+    def __init__(self, read: Callable[[], LivePage]) -> None:
+        self._read = read
+        self._sent: LivePage | None = None
 
     def __call__(self) -> bytes:
         """Return the event with what has changed, or nothing."""
-        told, now = self._told, self._look()
-        self._told = now
-        if told is None:
+        sent, now = self._sent, self._read()
+        self._sent = now
+        if sent is None:
             return event("page", _document(now, now.rows.values()))
-        changed = [row for name, row in now.rows.items() if told.rows.get(name) != row]
-        is_same = not changed and list(told.rows) == list(now.rows) and told.next == now.next
+        changed = [row for name, row in now.rows.items() if sent.rows.get(name) != row]
+        is_same = not changed and list(sent.rows) == list(now.rows) and sent.next == now.next
         return b"" if is_same else event("change", _document(now, changed))
 
 
 class ValueDiff:
     """A value that is sent whole whenever it has changed."""
 
-    def __init__(self, name: str, look: Callable[[], object]) -> None:
+    def __init__(self, name: str, read: Callable[[], object]) -> None:
         self._name = name
-        self._look = look
-        self._told = b""
+        self._read = read
+        self._sent = b""
 
     def __call__(self) -> bytes:
-        now = _encoder.encode(self._look())
-        if now == self._told:
+        now = _encoder.encode(self._read())
+        if now == self._sent:
             return b""
-        self._told = now
+        self._sent = now
         return event(self._name, now)
 
 

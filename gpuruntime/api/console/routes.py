@@ -23,7 +23,7 @@ from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.page_diffs import LivePage, PageDiff, Rows, ValueDiff
 from gpuruntime.api.console.rows import pool_row, stock_row, storage_row, unit_row
 from gpuruntime.api.console.static_files import CONSOLE
-from gpuruntime.api.console.streams import EVENT_STREAM, News, Streams
+from gpuruntime.api.console.streams import EVENT_STREAM, EventSource, Streams
 from gpuruntime.api.http.routing import READ, Answer, Call, Form, Handler, NoQuery, Route
 from gpuruntime.api.views.cluster_summary import ClusterSummary
 from gpuruntime.api.views.pages import Cursor, cursor_after_key, key_of
@@ -63,12 +63,12 @@ class LiveUnits(LiveStock):
 def live_routes(
     streams: Streams,
     *,
-    inventory: Operations,
+    operations: Operations,
     index: UnitIndex,
     fleet: ClusterSummary,
     connection: Callable[[], ClusterLink],
 ) -> tuple[Route, ...]:
-    handlers = _LiveHandlers(streams, inventory, index, fleet, connection)
+    handlers = _LiveHandlers(streams, operations, index, fleet, connection)
     of_stock = attrs.evolve(unit_access(Verb.LIST), place=Place.STOCK)
     return (
         _route("units", unit_access(Verb.LIST), handlers.units, LiveUnits),
@@ -83,13 +83,13 @@ class _LiveHandlers:
     def __init__(
         self,
         streams: Streams,
-        inventory: Operations,
+        operations: Operations,
         index: UnitIndex,
         fleet: ClusterSummary,
         connection: Callable[[], ClusterLink],
     ) -> None:
         self._streams = streams
-        self._inventory = inventory
+        self._operations = operations
         self._index = index
         self._fleet = fleet
         self._connection = connection
@@ -116,44 +116,46 @@ class _LiveHandlers:
     async def pools(self, call: Call[LiveQuery, None]) -> web.StreamResponse:
         limit, after, rows = call.query.limit, key_of(call.query.cursor), Rows(pool_row)
 
-        def look() -> LivePage:
-            page = self._inventory.pools.page(limit=limit, after=after)
+        def read() -> LivePage:
+            page = self._operations.pools.page(limit=limit, after=after)
             return LivePage(rows=rows.of(page.pools), next=cursor_after_key(page.next))
 
-        return await self._serve(call, call.query, look)
+        return await self._serve(call, call.query, read)
 
     async def storages(self, call: Call[LiveQuery, None]) -> web.StreamResponse:
         limit, after, rows = call.query.limit, key_of(call.query.cursor), Rows(storage_row)
         scope = call.scope
 
-        def look() -> LivePage:
-            page = self._inventory.storages.page(limit=limit, after=after, scope=scope)
+        def read() -> LivePage:
+            page = self._operations.storages.page(limit=limit, after=after, scope=scope)
             return LivePage(rows=rows.of(page.storages), next=cursor_after_key(page.next))
 
-        return await self._serve(call, call.query, look)
+        return await self._serve(call, call.query, read)
 
     async def fleet(self, call: Call[NoQuery, None]) -> web.StreamResponse:
-        return await self._streams.serve(call.request, [self._fleet_news()], reader=_reader(call))
+        return await self._streams.serve(
+            call.request, [self._fleet_source()], reader=_reader(call)
+        )
 
     def _page_of(self, wanted: Filter, asked: LiveQuery) -> Callable[[], LivePage]:
         limit, after = asked.limit, key_of(asked.cursor)
         rows = Rows(stock_row if wanted.lifecycle is Lifecycle.STOCK else unit_row)
 
-        def look() -> LivePage:
+        def read() -> LivePage:
             units, following = self._index.units(wanted, limit=limit, after=after)
             return LivePage(rows=rows.of(units), next=cursor_after_key(following))
 
-        return look
+        return read
 
     async def _serve(
-        self, call: Call[Any, None], asked: LiveQuery, look: Callable[[], LivePage]
+        self, call: Call[Any, None], asked: LiveQuery, read: Callable[[], LivePage]
     ) -> web.StreamResponse:
-        news: list[News] = [PageDiff(look)]
+        sources: list[EventSource] = [PageDiff(read)]
         if asked.fleet:
-            news.insert(0, self._fleet_news())
-        return await self._streams.serve(call.request, news, reader=_reader(call))
+            sources.insert(0, self._fleet_source())
+        return await self._streams.serve(call.request, sources, reader=_reader(call))
 
-    def _fleet_news(self) -> News:
+    def _fleet_source(self) -> EventSource:
         return ValueDiff("fleet", self._counts)
 
     def _counts(self) -> object:

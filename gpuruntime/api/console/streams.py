@@ -22,7 +22,7 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.operations.lookup.caches import Caches
 
 # Returns the events since its last call.
-News: TypeAlias = Callable[[], bytes]
+EventSource: TypeAlias = Callable[[], bytes]
 
 EVENT_STREAM: Final = "text/event-stream"
 HEARTBEAT: Final = b": still here\n\n"
@@ -54,12 +54,12 @@ class Changes:
 
     def __init__(self, caches: Caches) -> None:
         self.number = 0
-        caches.stock.add_handler(self._heed)
-        caches.units.add_handler(self._heed)
-        caches.pools.add_handler(self._heed)
-        caches.storages.add_handler(self._heed)
+        caches.stock.add_handler(self._count)
+        caches.units.add_handler(self._count)
+        caches.pools.add_handler(self._count)
+        caches.storages.add_handler(self._count)
 
-    def _heed(self, _: Key, *__: KubernetesObject | None) -> None:
+    def _count(self, _: Key, *__: KubernetesObject | None) -> None:
         self.number += 1
 
 
@@ -84,7 +84,7 @@ class Streams:
         self._ending.set()
 
     async def serve(
-        self, request: web.Request, news: Sequence[News], *, reader: str = ""
+        self, request: web.Request, sources: Sequence[EventSource], *, reader: str = ""
     ) -> web.StreamResponse:
         """Send events until the reader leaves or is slow, the cluster is away, or the time is
         over.
@@ -96,7 +96,7 @@ class Streams:
             except ConnectionError:  # the reader left while its rights were checked
                 return response
             if request.method != hdrs.METH_HEAD:
-                await self._tell(request, response, news)
+                await self._send_changes(request, response, sources)
             return response
 
     @contextmanager
@@ -111,39 +111,39 @@ class Streams:
             self._open[reader] -= 1
             self._open += Counter()  # drops readers without a stream
 
-    async def _tell(
-        self, request: web.Request, response: web.StreamResponse, news: Sequence[News]
+    async def _send_changes(
+        self, request: web.Request, response: web.StreamResponse, sources: Sequence[EventSource]
     ) -> None:
         clock = asyncio.get_running_loop().time
-        begun_at = told_at = clock()
-        seen: object = None
-        while clock() - begun_at < self._limits.life_seconds and self._goes_on(request):
-            words, now = b"", self._moment()
-            if now != seen:
-                words, seen = b"".join(each() for each in news), now
-            if not words and clock() - told_at >= self._limits.heartbeat_seconds:
-                words = HEARTBEAT
-            if words:
-                told_at = clock()
-                if not await self._is_taken(request, response, words):
+        begun_at = sent_at = clock()
+        version: object = None
+        while clock() - begun_at < self._limits.life_seconds and self._may_continue(request):
+            events, now = b"", self._version()
+            if now != version:
+                events, version = b"".join(each() for each in sources), now
+            if not events and clock() - sent_at >= self._limits.heartbeat_seconds:
+                events = HEARTBEAT
+            if events:
+                sent_at = clock()
+                if not await self._is_sent(request, response, events):
                     return
             await self._pause()
 
-    def _moment(self) -> object:
+    def _version(self) -> object:
         """Return a value that stays the same while no news can have come."""
         return self._changes.number, self._connection().is_queue_connected
 
-    def _goes_on(self, request: web.Request) -> bool:
+    def _may_continue(self, request: web.Request) -> bool:
         """Return whether to go on; aiohttp reports a lost reader only by a missing transport."""
         is_read = request.transport is not None
         return is_read and not self._ending.is_set() and self._connection().is_serving
 
-    async def _is_taken(
-        self, request: web.Request, response: web.StreamResponse, words: bytes
+    async def _is_sent(
+        self, request: web.Request, response: web.StreamResponse, events: bytes
     ) -> bool:
         try:
             async with asyncio.timeout(self._limits.write_seconds):
-                await response.write(words)
+                await response.write(events)
         except TimeoutError:
             log.info("reader of a stream dropped: it does not take its events")
             if request.transport is not None:

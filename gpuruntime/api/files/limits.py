@@ -64,17 +64,17 @@ class TransferTimeouts:
         else:
             self._next = self._loop.call_later(LOOK_EVERY_SECONDS, self.watch, timer)
 
-    def rest(self) -> None:
+    def stop(self) -> None:
         if self._next:
             self._next.cancel()
 
 
 @asynccontextmanager
-async def patience(watch: TransferTimeouts) -> AsyncIterator[None]:
+async def watched(watch: TransferTimeouts) -> AsyncIterator[None]:
     """Watch a transfer while the context is open; raise TimeoutError, whose cause is `end`."""
     async with asyncio.timeout(None) as timer:
         watch.watch(timer)
         try:
             yield
         finally:
-            watch.rest()
+            watch.stop()

@@ -30,7 +30,7 @@ from gpuruntime.api.errors import (
 )
 from gpuruntime.api.files.file_servers import FileServer
 from gpuruntime.api.files.headers import back, fault_of
-from gpuruntime.api.files.limits import End, FileLimits, TransferTimeouts, patience
+from gpuruntime.api.files.limits import End, FileLimits, TransferTimeouts, watched
 from gpuruntime.api.files.paths import is_below
 from gpuruntime.api.http.body import ask_for_body
 
@@ -74,17 +74,17 @@ class FileRelay:
         # Transfers of each caller in progress; callers without one are not in it.
         self._counts: Counter[str] = Counter()
 
-    async def hand_on(self, request: web.Request, order: RelayRequest) -> web.StreamResponse:
+    async def relay(self, request: web.Request, relayed: RelayRequest) -> web.StreamResponse:
         """Relay one request; raise RequestError while no byte of the answer has left."""
         limits = self._limits
-        self._demand_room(order.caller)
+        self._demand_room(relayed.caller)
         if (request.content_length or 0) > limits.most_bytes:
             raise BodyTooLargeError(f"the file is larger than {limits.most_bytes} bytes")
-        self._counts[order.caller] += 1
+        self._counts[relayed.caller] += 1
         try:
-            return await _Exchange(request, order, limits).run()
+            return await _Exchange(request, relayed, limits).run()
         finally:
-            self._counts -= Counter((order.caller,))
+            self._counts -= Counter((relayed.caller,))
 
     def _demand_room(self, caller: str) -> None:
         """Raise CrowdedError if no place is left; one caller alone must not take all places."""
@@ -100,12 +100,12 @@ class FileRelay:
 
 
 class _Exchange:
-    def __init__(self, request: web.Request, order: RelayRequest, limits: FileLimits) -> None:
+    def __init__(self, request: web.Request, relayed: RelayRequest, limits: FileLimits) -> None:
         self._request = request
-        self._order = order
+        self._relayed = relayed
         self._limits = limits
-        self._patience = TransferTimeouts(request, limits)
-        self._upload = _Upload(request, limits, self._patience)
+        self._timeouts = TransferTimeouts(request, limits)
+        self._upload = _Upload(request, limits, self._timeouts)
         self._sockets: list[socket.socket] = []
         self._was_reached = False
         # The answer, set just before its head leaves.
@@ -113,26 +113,26 @@ class _Exchange:
 
     async def run(self) -> web.StreamResponse:
         try:
-            async with patience(self._patience):
-                return await self._knock()
+            async with watched(self._timeouts):
+                return await self._send_with_retries()
         except (aiohttp.ClientError, OSError, RequestError) as error:
-            return self._broken(error)
+            return self._ended_early(error)
         finally:
-            self._hang_up()
+            self._shut_down()
 
-    async def _knock(self) -> web.StreamResponse:
+    async def _send_with_retries(self) -> web.StreamResponse:
         """Retry the connect only before any byte was sent and before the body was requested."""
         for pause in _PAUSES:
             try:
-                return await self._hand_on()
+                return await self._send()
             except aiohttp.ClientConnectorError:
                 if self._was_reached or self._upload.is_begun:
                     raise
             self._sockets.clear()
             await asyncio.sleep(pause)
-        return await self._hand_on()
+        return await self._send()
 
-    async def _hand_on(self) -> web.StreamResponse:
+    async def _send(self) -> web.StreamResponse:
         """Send the request and its body; the address is numeric, so no name is resolved."""
         connector = aiohttp.TCPConnector(
             force_close=True, limit=1, use_dns_cache=False, socket_factory=self._open_socket
@@ -150,7 +150,7 @@ class _Exchange:
             ) as session,
             session.request(
                 self._request.method,
-                self._order.url,
+                self._relayed.url,
                 headers=self._headers(),
                 data=self._upload.chunks() if self._upload.is_there else None,
                 allow_redirects=False,
@@ -164,7 +164,7 @@ class _Exchange:
             return response
 
     def _headers(self) -> CIMultiDict[str]:
-        headers = self._order.headers.copy()
+        headers = self._relayed.headers.copy()
         length = self._request.headers.get(hdrs.CONTENT_LENGTH)
         if self._upload.is_there and length is not None:
             headers[hdrs.CONTENT_LENGTH] = length
@@ -176,7 +176,7 @@ class _Exchange:
         if name := fault_of(answer.headers):
             raise self._fault(f"sent the malformed header {name!r}")
         location = answer.headers.get(hdrs.LOCATION)
-        if location is not None and not is_below(location, self._order.accessor.storage):
+        if location is not None and not is_below(location, self._relayed.accessor.storage):
             raise self._fault("redirected out of the storage")
         is_asked_for_all = self._request.method != hdrs.METH_HEAD
         if is_asked_for_all and (answer.content_length or 0) > self._limits.most_bytes:
@@ -193,26 +193,26 @@ class _Exchange:
             count += len(chunk)
             if count > self._limits.most_bytes:
                 raise self._too_much()
-            self._patience.moved()
+            self._timeouts.moved()
             await response.write(chunk)
             await self._request.writer.drain()  # `write` drains only now and then
-            self._patience.moved()
+            self._timeouts.moved()
         await response.write_eof()
 
-    def _broken(self, error: Exception) -> web.StreamResponse:
+    def _ended_early(self, error: Exception) -> web.StreamResponse:
         request, response = self._request, self._response
         has_left = request.transport is None or request.transport.is_closing()
         if has_left:
             return response or web.Response(status=_LEFT)
-        told = self._told(error)
-        log.info("file relay failed", storage=self._order.accessor.storage, reason=str(told))
+        failure = self._error_for(error)
+        log.info("file relay failed", storage=self._relayed.accessor.storage, reason=str(failure))
         if response is None:
-            raise told from error
+            raise failure from error
         _cut(request)
         return response
 
-    def _told(self, error: Exception) -> RequestError:
-        match self._patience.end:
+    def _error_for(self, error: Exception) -> RequestError:
+        match self._timeouts.end:
             case End.SILENT if self._upload.is_awaited:
                 message = f"no byte of the body came for {self._limits.idle_seconds:g} s"
                 return SlowBodyError(f"{message}: send it again")
@@ -223,13 +223,17 @@ class _Exchange:
                 words = f"took longer than {self._limits.longest_seconds:g} s"
                 return DeadlineError(f"{self._whose} {words}: request a range, or send less")
             case _:
-                return self._upload.failure or _known(error) or self._fault(self._words(error))
+                return (
+                    self._upload.failure
+                    or _request_error(error)
+                    or self._fault(self._fault_words(error))
+                )
 
     @property
     def _whose(self) -> str:
-        return f"the accessor of storage {self._order.accessor.storage}"
+        return f"the accessor of storage {self._relayed.accessor.storage}"
 
-    def _words(self, error: Exception) -> str:
+    def _fault_words(self, error: Exception) -> str:
         match error:
             case aiohttp.ConnectionTimeoutError() | aiohttp.ClientConnectorError():
                 return _NO_ANSWER if self._was_reached else "cannot be reached"
@@ -261,7 +265,7 @@ class _Exchange:
         self._sockets.append(made)
         return made
 
-    def _hang_up(self) -> None:
+    def _shut_down(self) -> None:
         for each in self._sockets:
             with suppress(OSError):  # it is already closed
                 each.shutdown(socket.SHUT_RDWR)
@@ -273,7 +277,7 @@ class _Upload:
     def __init__(self, request: web.Request, limits: FileLimits, watch: TransferTimeouts) -> None:
         self._request = request
         self._limits = limits
-        self._patience = watch
+        self._timeouts = watch
         self.is_there = request.can_read_body
         self.is_begun = False
         self.is_awaited = False
@@ -292,13 +296,13 @@ class _Upload:
                 message = f"the file is larger than {self._limits.most_bytes} bytes"
                 self.failure = BodyTooLargeError(message)
                 raise self.failure
-            self._patience.moved()
+            self._timeouts.moved()
             yield chunk
             self.is_awaited = True
         self.is_awaited = False
 
 
-def _known(error: Exception) -> RequestError | None:
+def _request_error(error: Exception) -> RequestError | None:
     return error if isinstance(error, RequestError) else None
 
 

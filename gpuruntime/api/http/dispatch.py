@@ -61,7 +61,7 @@ def _bytes(reply: Reply, form: Form) -> bytes | None:
             return None
 
 
-async def expected(_: web.Request) -> None:
+async def defer_continue(_: web.Request) -> None:
     """Do not ask for a body yet: first pass every check that can refuse it unread."""
 
 

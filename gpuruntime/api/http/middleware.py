@@ -22,7 +22,7 @@ from aiohttp.typedefs import Middleware
 from gpuruntime.api.errors import BodyTooLargeError, DeadlineError, UnsupportedMediaTypeError
 from gpuruntime.api.http.problems import KNOWN, bug_answer, problem_answer
 from gpuruntime.api.http.routing import JSON, Route
-from gpuruntime.api.http.security_headers import REQUEST_ID, put_marks
+from gpuruntime.api.http.security_headers import REQUEST_ID, add_common_headers
 from gpuruntime.meter import Meter
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -65,9 +65,9 @@ def new_request_id(rng: Random) -> str:
     return f"{rng.getrandbits(128):032x}"
 
 
-async def mark(request: web.Request, response: web.StreamResponse) -> None:
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the common headers before the head of any answer leaves, a streamed one included."""
-    put_marks(response, request.get(_ID_KEY, ""), is_encrypted=request.secure)
+    add_common_headers(response, request.get(_ID_KEY, ""), is_encrypted=request.secure)
 
 
 def access(meter: Meter) -> Middleware:
@@ -81,12 +81,12 @@ def access(meter: Meter) -> Middleware:
             return response
         finally:
             # The answer leaves before it is logged.
-            loop.call_soon(_tell, meter, request, status, loop.time() - started)
+            loop.call_soon(_record, meter, request, status, loop.time() - started)
 
     return middleware
 
 
-def _tell(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
+def _record(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
     """Count the request, and log a write or a failure; status 0 is a request that was cut off."""
     resource = request.match_info.route.resource
     labels = {

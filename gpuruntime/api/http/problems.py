@@ -62,8 +62,8 @@ CHALLENGE: Final = 'Bearer realm="gpuruntime"'
 INVALID: Final = ', error="invalid_token"'
 
 # Errors that this room answers itself, instead of aiohttp's own pages.
-Told = RequestError | OperationsError | ServerlessError | StrictError
-Known = Told | web.HTTPException
+RoomError = RequestError | OperationsError | ServerlessError | StrictError
+Known = RoomError | web.HTTPException
 KNOWN: Final = (RequestError, OperationsError, ServerlessError, StrictError, web.HTTPException)
 
 
@@ -92,7 +92,7 @@ def bug_answer(request_id: str) -> web.Response:
     return _answer(INTERNAL_ERROR, message)
 
 
-def _translated(error: Known, method: str) -> Told:
+def _translated(error: Known, method: str) -> RoomError:
     match error:
         case web.HTTPMethodNotAllowed():
             return MethodNotAllowedError(method, tuple(sorted(error.allowed_methods)))
@@ -106,12 +106,12 @@ def _translated(error: Known, method: str) -> Told:
 
 def _details(problems: Iterable[Problem]) -> tuple[ErrorDetail, ...]:
     return tuple(
-        ErrorDetail(field=_sayable(each.field), message=_sayable(each.message))
+        ErrorDetail(field=_encodable(each.field), message=_encodable(each.message))
         for each in problems
     )
 
 
-def _sayable(text: str) -> str:
+def _encodable(text: str) -> str:
     """Escape lone surrogates, which a caller's text may bring and JSON cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
@@ -123,7 +123,7 @@ def _answer(
     details: tuple[ErrorDetail, ...] = (),
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    view = ErrorView(code=code, message=_sayable(message), details=details)
+    view = ErrorView(code=code, message=_encodable(message), details=details)
     return web.Response(
         status=STATUSES[code],
         body=msgspec.json.encode(ErrorBody(error=view)),

@@ -23,7 +23,7 @@ _UNLESS_BROUGHT: Final = {str(hdrs.CACHE_CONTROL): "no-store", POLICY: CLOSED}
 _ONLY_TLS: Final = {"Strict-Transport-Security": "max-age=31536000"}
 
 
-def marks(request_id: str, *, is_encrypted: bool) -> Mapping[str, str]:
+def common_headers(request_id: str, *, is_encrypted: bool) -> Mapping[str, str]:
     """Return the headers of an answer that sets none itself.
 
     The connection shows whether it is encrypted; no header of a caller counts.
@@ -32,9 +32,11 @@ def marks(request_id: str, *, is_encrypted: bool) -> Mapping[str, str]:
     return {**_UNLESS_BROUGHT, **_FIXED, **only_tls, REQUEST_ID: request_id}
 
 
-def put_marks(response: web.StreamResponse, request_id: str, *, is_encrypted: bool) -> None:
+def add_common_headers(
+    response: web.StreamResponse, request_id: str, *, is_encrypted: bool
+) -> None:
     """Add the headers to an answer before its head leaves."""
     brought = {name for name in _UNLESS_BROUGHT if name in response.headers}
-    for name, value in marks(request_id, is_encrypted=is_encrypted).items():
+    for name, value in common_headers(request_id, is_encrypted=is_encrypted).items():
         if name not in brought:
             response.headers[name] = value

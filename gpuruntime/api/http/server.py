@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from gpuruntime.api.errors import MalformedRequestError, NotServingError
 from gpuruntime.api.http.middleware import new_request_id
 from gpuruntime.api.http.problems import problem_answer
-from gpuruntime.api.http.security_headers import marks, put_marks
+from gpuruntime.api.http.security_headers import add_common_headers, common_headers
 
 log = structlog.get_logger()
 
@@ -154,7 +154,7 @@ class _Connection(web.RequestHandler):
         """Answer 503 before any request: some clients that wait for an answer will read it."""
         error = NotServingError("this replica holds as many connections as it can: retry later")
         answer = problem_answer(error, hdrs.METH_ANY)
-        given = marks(new_request_id(self._rng), is_encrypted=self._is_encrypted)
+        given = common_headers(new_request_id(self._rng), is_encrypted=self._is_encrypted)
         headers = {**answer.headers, **given, str(hdrs.CONNECTION): "close"}
         body = answer.body if isinstance(answer.body, bytes) else b""
         lines = [f"{name}: {value}" for name, value in headers.items()]
@@ -177,7 +177,7 @@ class _Connection(web.RequestHandler):
         words = _words(exc)
         log.debug("request is not HTTP", peer=request.remote, reason=words)
         answer = problem_answer(MalformedRequestError(words), hdrs.METH_ANY)
-        put_marks(answer, new_request_id(self._rng), is_encrypted=self._is_encrypted)
+        add_common_headers(answer, new_request_id(self._rng), is_encrypted=self._is_encrypted)
         answer.force_close()
         return answer
 

@@ -28,8 +28,8 @@ class DeadLetterQuery:
     cursor: Cursor = ""
 
 
-def dead_letter_routes(ingress: FunctionService) -> tuple[Route, ...]:
-    handlers = _DeadLetterHandlers(ingress)
+def dead_letter_routes(service: FunctionService) -> tuple[Route, ...]:
+    handlers = _DeadLetterHandlers(service)
     return (
         Route(
             method="GET",
@@ -99,14 +99,14 @@ def dead_letter_routes(ingress: FunctionService) -> tuple[Route, ...]:
 
 
 class _DeadLetterHandlers:
-    def __init__(self, ingress: FunctionService) -> None:
-        self._ingress = ingress
+    def __init__(self, service: FunctionService) -> None:
+        self._service = service
 
     async def list(self, call: Call[DeadLetterQuery, None]) -> Reply:
         query = call.query
         if call.scope.is_bound and not await self._is_own(call):
             return Reply(data=[])
-        page = await self._ingress.dead_letters.page(
+        page = await self._service.dead_letters.page(
             function=query.serverlessRequestID, limit=query.limit, after=number_of(query.cursor)
         )
         return Reply(
@@ -120,15 +120,15 @@ class _DeadLetterHandlers:
         if not function:
             message = "is needed: name one of your functions"
             raise StrictError((Problem(field="serverlessRequestID", message=message),))
-        return await self._ingress.functions.is_of(call.scope, function)
+        return await self._service.functions.is_of(call.scope, function)
 
     async def redrive(self, call: Call[NoQuery, None]) -> Reply:
-        accepted = await self._ingress.dead_letters.redrive(call.path("deadLetterID"), call.scope)
-        view = accepted_view(accepted, self._ingress.queue.names)
+        accepted = await self._service.dead_letters.redrive(call.path("deadLetterID"), call.scope)
+        view = accepted_view(accepted, self._service.queue.names)
         if accepted.is_duplicate:
             return Reply(data=view, headers=REPLAYED)
         return Reply(status=202, data=view)
 
     async def discard(self, call: Call[NoQuery, None]) -> Reply:
-        await self._ingress.dead_letters.discard(call.path("deadLetterID"), call.scope)
+        await self._service.dead_letters.discard(call.path("deadLetterID"), call.scope)
         return Reply(status=204)

@@ -49,8 +49,8 @@ _OF_FOLDER: Final = (
 )
 
 
-def file_routes(accessors: FileServers, relay: FileRelay) -> tuple[Route, ...]:
-    files = _Files(accessors, relay)
+def file_routes(file_servers: FileServers, relay: FileRelay) -> tuple[Route, ...]:
+    files = _Files(file_servers, relay)
     # A path parameter is never empty in OpenAPI, so the root folder has a path of its own.
     of_folder = [(_FOLDER, "", *each) for each in _OF_FOLDER]
     table = (*of_folder, *((_FILES, _PATTERN, *each) for each in _METHODS))
@@ -77,8 +77,8 @@ def file_routes(accessors: FileServers, relay: FileRelay) -> tuple[Route, ...]:
 
 
 class _Files:
-    def __init__(self, accessors: FileServers, relay: FileRelay) -> None:
-        self._accessors = accessors
+    def __init__(self, file_servers: FileServers, relay: FileRelay) -> None:
+        self._file_servers = file_servers
         self._relay = relay
 
     async def read(self, call: Call[AnyQuery, None]) -> web.StreamResponse:
@@ -93,12 +93,12 @@ class _Files:
         headers = onward(request.headers)
         if request.method in ("COPY", "MOVE"):
             headers[DESTINATION] = _destination(request, name)
-        storage = await self._accessors.storage(name, call.scope)
+        storage = await self._file_servers.storage(name, call.scope)
         if is_change and not storage.spec.accessor.writable:
             raise MethodNotAllowedError(request.method, READS)
-        accessor = self._accessors.of(storage)
+        accessor = self._file_servers.of(storage)
         caller = "" if call.principal is ANYBODY else call.principal.name
-        return await self._relay.hand_on(
+        return await self._relay.relay(
             request, RelayRequest(accessor=accessor, target=target, headers=headers, caller=caller)
         )
 

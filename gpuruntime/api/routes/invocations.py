@@ -45,9 +45,9 @@ class InvocationQuery:
 
 
 def invocation_routes(
-    ingress: FunctionService, connection: Callable[[], ClusterLink]
+    service: FunctionService, connection: Callable[[], ClusterLink]
 ) -> tuple[Route, ...]:
-    handlers = _InvocationHandlers(ingress, connection)
+    handlers = _InvocationHandlers(service, connection)
     return (
         Route(
             method="POST",
@@ -112,8 +112,8 @@ def invocation_routes(
 
 
 class _InvocationHandlers:
-    def __init__(self, ingress: FunctionService, connection: Callable[[], ClusterLink]) -> None:
-        self._ingress = ingress
+    def __init__(self, service: FunctionService, connection: Callable[[], ClusterLink]) -> None:
+        self._service = service
         self._connection = connection
 
     async def invoke(self, call: Call[NoQuery, Invoke]) -> Reply:
@@ -123,9 +123,9 @@ class _InvocationHandlers:
             raise missing_function(function)
         if call.body.mode is Mode.SYNC:
             return await self._call(call)
-        acceptance = self._ingress.acceptance
+        acceptance = self._service.acceptance
         accepted = await acceptance.accept(acceptance.named(call.body))
-        view = accepted_view(accepted, self._ingress.queue.names)
+        view = accepted_view(accepted, self._service.queue.names)
         if accepted.is_duplicate:
             return Reply(data=view, headers=REPLAYED)
         return Reply(status=202, data=view)
@@ -134,19 +134,19 @@ class _InvocationHandlers:
         function, invocation = call.query.serverlessRequestID, call.path("invocationID")
         if not await self._is_own(call, function):
             raise missing_invocation(function, invocation)
-        outcome = await self._ingress.invocations.read(function, invocation)
+        outcome = await self._service.invocations.read(function, invocation)
         return Reply(data=invocation_view(outcome))
 
     async def cancel(self, call: Call[InvocationQuery, None]) -> Reply:
         function, invocation = call.query.serverlessRequestID, call.path("invocationID")
         if not await self._is_own(call, function):
             raise missing_invocation(function, invocation)
-        await self._ingress.invocations.cancel(function, invocation)
+        await self._service.invocations.cancel(function, invocation)
         return Reply(status=204)
 
     async def _is_own(self, call: Call[Any, Any], function: str) -> bool:
         scope = call.scope
-        return not scope.is_bound or await self._ingress.functions.is_of(scope, function)
+        return not scope.is_bound or await self._service.functions.is_of(scope, function)
 
     async def _call(self, call: Call[NoQuery, Invoke]) -> Reply:
         """Wait for the result, until the caller has left or this process stops."""
@@ -156,6 +156,6 @@ class _InvocationHandlers:
             is_there = transport is not None and not transport.is_closing()
             return is_there and not self._connection().is_stopping
 
-        outcome = await self._ingress.invocations.call(call.body, is_wanted=is_wanted)
+        outcome = await self._service.invocations.call(call.body, is_wanted=is_wanted)
         view = invocation_view(outcome)
         return Reply(data=view, headers=REPLAYED if outcome.is_duplicate else NEW)

@@ -38,7 +38,7 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
         unit = await units.get(call.path("name"), scope=call.scope)
         query = LogQuery(container=asked.container, tail=asked.tail, follow=asked.follow)
         async with logs.open(unit, query) as chunks:
-            return await _handed_on(call.request, chunks)
+            return await _streamed(call.request, chunks)
 
     return Route(
         method="GET",
@@ -57,7 +57,7 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
     )
 
 
-async def _handed_on(request: web.Request, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
+async def _streamed(request: web.Request, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
     """Stream the log. The status has left, so a failure from here on can only end the body."""
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: f"{TEXT}; charset=utf-8"})
     try:

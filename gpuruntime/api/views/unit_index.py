@@ -81,7 +81,7 @@ class UnitIndex:
         for lifecycle, cache in ((Lifecycle.INSTANCE, units), (Lifecycle.STOCK, stock)):
             for unit in cache.store.values():
                 self._put(lifecycle, unit)
-            cache.add_handler(partial(self._heed, lifecycle, cache.store))
+            cache.add_handler(partial(self._follow, lifecycle, cache.store))
 
     def page(self, wanted: Filter, *, limit: int, after: Key | None = None) -> UnitPage:
         entries, following = self._entries_of(wanted, limit, after)
@@ -116,7 +116,7 @@ class UnitIndex:
         entries = min(rows, key=len).after(place)
         return list(islice((each for each in entries if wanted <= each.facets), count))
 
-    def _heed(
+    def _follow(
         self, lifecycle: Lifecycle, store: Store[GPUUnit], key: Key, *_: GPUUnit | None
     ) -> None:
         """Take the store's own value, so that no unit is in memory twice."""

@@ -174,13 +174,13 @@ async def service(
     services: Tables[NetworkService] = Tables({})
     async with replica(cluster) as process:
         backend = AppContext(
-            inventory=process.inventory,
+            operations=process.inventory,
             caches=process.context.caches,
             nodes=Store(nodes),
             quotas=Store(quotas),
             services=Store(services),
             client=Client(around(process.transport)),
-            ingress=service_of(
+            serverless=service_of(
                 ServiceContext(
                     client=process.context.client,
                     units=process.units,

@@ -14,7 +14,7 @@ from gpuruntime.client.errors import (
     NotYetError,
 )
 from gpuruntime.client.messages import Reply
-from gpuruntime.client.progress import Standing
+from gpuruntime.client.progress import Judgement
 from gpuruntime.client.waiting import until, until_gone
 from tests.row_ids import in_words
 
@@ -44,8 +44,8 @@ def looks(*seen: Thing | Exception) -> Callable[[], Awaitable[Reply[Thing]]]:
     return look
 
 
-def third(thing: Thing) -> Standing:
-    return Standing(
+def third(thing: Thing) -> Judgement:
+    return Judgement(
         is_done=thing.number >= 3,
         is_failed=thing.is_broken,
         reason="Counting",

@@ -50,7 +50,7 @@ def test_long_messages_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(out=io.StringIO(), err=err)
     terminal.show("x", whole="x" * 100)
     assert err.getvalue() == "\r\x1b[K" + "x" * 19
-    terminal.tell("y" * 1_000_000)
+    terminal.report("y" * 1_000_000)
     assert len(err.getvalue()) < 5_000
 
 

@@ -16,12 +16,12 @@ from tests.rooms.operations.cluster import Cluster
 LIMITS = Limits(per_second=2.0, burst=3, at_once=2)
 
 
-def served(allowances: RateLimits, count: int, *, now: float, caller: str = "a") -> int:
+def served(rate_limits: RateLimits, count: int, *, now: float, caller: str = "a") -> int:
     """Return how many of `count` sequential requests are served."""
     done = 0
     for _ in range(count):
         try:
-            with allowances.use(caller, now):
+            with rate_limits.use(caller, now):
                 done += 1
         except OverdrawnError:
             pass
@@ -29,51 +29,51 @@ def served(allowances: RateLimits, count: int, *, now: float, caller: str = "a")
 
 
 def test_after_a_burst_a_caller_is_limited_to_its_rate() -> None:
-    allowances = RateLimits(LIMITS)
-    assert served(allowances, 10, now=0.0) == 3
-    assert served(allowances, 10, now=0.4) == 0
-    assert served(allowances, 10, now=1.0) == 2
-    assert served(allowances, 10, now=1000.0) == 3
+    rate_limits = RateLimits(LIMITS)
+    assert served(rate_limits, 10, now=0.0) == 3
+    assert served(rate_limits, 10, now=0.4) == 0
+    assert served(rate_limits, 10, now=1.0) == 2
+    assert served(rate_limits, 10, now=1000.0) == 3
 
 
 def test_each_caller_has_its_own_limits() -> None:
-    allowances = RateLimits(LIMITS)
-    assert served(allowances, 10, now=0.0) == 3
-    assert served(allowances, 10, now=0.0, caller="b") == 3
+    rate_limits = RateLimits(LIMITS)
+    assert served(rate_limits, 10, now=0.0) == 3
+    assert served(rate_limits, 10, now=0.0, caller="b") == 3
 
 
 def test_a_refused_caller_gets_the_time_to_wait() -> None:
-    allowances = RateLimits(Limits(per_second=0.1, burst=1))
-    served(allowances, 1, now=0.0)
-    with pytest.raises(OverdrawnError) as caught, allowances.use("a", 2.0):
+    rate_limits = RateLimits(Limits(per_second=0.1, burst=1))
+    served(rate_limits, 1, now=0.0)
+    with pytest.raises(OverdrawnError) as caught, rate_limits.use("a", 2.0):
         pass
     assert caught.value.retry_after_seconds == 8
 
 
 def test_a_caller_has_limited_requests_in_flight() -> None:
-    allowances = RateLimits(LIMITS)
+    rate_limits = RateLimits(LIMITS)
     with ExitStack() as held:
-        held.enter_context(allowances.use("a", 0.0))
-        held.enter_context(allowances.use("a", 0.0))
-        assert served(allowances, 1, now=0.0) == 0
-    assert served(allowances, 1, now=0.0) == 1
+        held.enter_context(rate_limits.use("a", 0.0))
+        held.enter_context(rate_limits.use("a", 0.0))
+        assert served(rate_limits, 1, now=0.0) == 0
+    assert served(rate_limits, 1, now=0.0) == 1
 
 
 def test_a_failed_request_is_no_longer_in_flight() -> None:
-    allowances = RateLimits(Limits(at_once=1))
-    with pytest.raises(ValueError, match="broken"), allowances.use("a", 0.0):
+    rate_limits = RateLimits(Limits(at_once=1))
+    with pytest.raises(ValueError, match="broken"), rate_limits.use("a", 0.0):
         raise ValueError("broken")
-    assert served(allowances, 1, now=0.0) == 1
+    assert served(rate_limits, 1, now=0.0) == 1
 
 
 def test_only_idle_callers_are_forgotten() -> None:
-    allowances = RateLimits(LIMITS, most_callers=2)
-    with allowances.use("busy", 0.0):
+    rate_limits = RateLimits(LIMITS, most_callers=2)
+    with rate_limits.use("busy", 0.0):
         for number in range(10):
-            served(allowances, 1, now=0.0, caller=f"c{number}")
-        assert len(allowances) == 2
-        with allowances.use("busy", 0.0):
-            assert served(allowances, 1, now=0.0, caller="busy") == 0
+            served(rate_limits, 1, now=0.0, caller=f"c{number}")
+        assert len(rate_limits) == 2
+        with rate_limits.use("busy", 0.0):
+            assert served(rate_limits, 1, now=0.0, caller="busy") == 0
 
 
 @pytest.mark.looptime

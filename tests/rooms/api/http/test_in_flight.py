@@ -15,17 +15,17 @@ MOST = 4
 
 
 def test_lasting_requests_take_at_most_half_of_the_places() -> None:
-    crowd = InFlightLimit(MOST)
+    in_flight = InFlightLimit(MOST)
     with ExitStack() as stack:
         for _ in range(MOST // 2):
-            stack.enter_context(crowd.place(lasts=True))
+            stack.enter_context(in_flight.place(lasts=True))
         with pytest.raises(NotServingError, match="2 lasting requests in flight"):
-            stack.enter_context(crowd.place(lasts=True))
+            stack.enter_context(in_flight.place(lasts=True))
         for _ in range(MOST // 2):
-            stack.enter_context(crowd.place())
+            stack.enter_context(in_flight.place())
         with pytest.raises(NotServingError, match="4 requests in flight"):
-            stack.enter_context(crowd.place())
-    with crowd.place(lasts=True):
+            stack.enter_context(in_flight.place())
+    with in_flight.place(lasts=True):
         pass
 
 

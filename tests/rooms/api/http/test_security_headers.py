@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from gpuruntime.api.http.security_headers import CLOSED, POLICY, marks, put_marks
+from gpuruntime.api.http.security_headers import CLOSED, POLICY, add_common_headers, common_headers
 from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.kube.servers import Authority
@@ -78,7 +78,7 @@ def test_an_answer_may_set_its_own_policy_and_no_other_header() -> None:
         "X-Request-Id": "forged",
     }
     answer = web.Response(headers=brought)
-    put_marks(answer, "known", is_encrypted=False)
+    add_common_headers(answer, "known", is_encrypted=False)
     kept = {name: brought[name] for name in (POLICY, "Cache-Control")}
     assert dict(answer.headers) == {
         **ON_ALL,
@@ -88,8 +88,8 @@ def test_an_answer_may_set_its_own_policy_and_no_other_header() -> None:
 
 
 def test_only_encrypted_answers_ask_for_https() -> None:
-    assert ONLY_TLS not in marks("a", is_encrypted=False)
-    assert marks("a", is_encrypted=True)[ONLY_TLS].startswith("max-age=")
+    assert ONLY_TLS not in common_headers("a", is_encrypted=False)
+    assert common_headers("a", is_encrypted=True)[ONLY_TLS].startswith("max-age=")
     assert "default-src 'none'" in CLOSED
 
 
@@ -101,7 +101,7 @@ async def test_answers_over_tls_ask_for_https(tmp_path: Path) -> None:
     app = web.Application()
 
     async def marked(request: web.Request, response: web.StreamResponse) -> None:
-        put_marks(response, "one", is_encrypted=request.secure)
+        add_common_headers(response, "one", is_encrypted=request.secure)
 
     app.on_response_prepare.append(marked)
     runner = ServerRunner(
