@@ -233,7 +233,7 @@ def _demand_kind(found: str, wanted: str, call: Call) -> None:
 
 def _malformed(call: Call, response: Response, fault: str) -> MalformedAnswerError:
     return MalformedAnswerError(
-        f"{call}: {response.status} not as an API server answers ({fault}): "
+        f"{call}: {response.status} is not an API server's answer ({fault}): "
         f"{_quote(response.body)}; check that the address is the API server's "
         f"and that it serves {call.resource}"
     )

@@ -199,8 +199,7 @@ def _other_event_of(line: bytes, call: Call, fault: codec.MalformedObjectError) 
         envelope = codec.decode(line, _Envelope)
     except codec.MalformedObjectError as error:
         raise MalformedAnswerError(
-            f"{call}: a line that is no event ({error}); "
-            f"check that the address is the API server's"
+            f"{call}: a line is not an event ({error}); check that the address is the API server's"
         ) from error
     if envelope.type == "BOOKMARK":
         return _bookmark_of(envelope.object)

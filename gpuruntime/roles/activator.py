@@ -51,7 +51,7 @@ class ActivatorRole:
         process: Process | None = None,
     ) -> None:
         if not settings.nats.url:
-            raise ConfigurationError("nats.url is empty: say where the broker is")
+            raise ConfigurationError("nats.url is empty: set the URL of the broker")
         self._settings = settings
         self._transport = transport
         self._process = process or Process()

@@ -323,12 +323,12 @@ def _refuse_open_listener(settings: Settings) -> None:
     is_off = settings.kubernetes.mode is KubernetesMode.OFF
     if auth.mode is AuthMode.KUBERNETES and is_off:
         raise ConfigurationError(
-            "auth.mode: kubernetes asks the cluster who calls, and kubernetes.mode is off: "
-            "say auto or required, or auth.mode: token"
+            "auth.mode: kubernetes needs the cluster, but kubernetes.mode is off: "
+            "set it to auto or required, or set auth.mode: token"
         )
     is_open = auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
     if is_open and not settings.listen.is_loopback:
         raise ConfigurationError(
-            f"listen: {settings.listen} is reached from elsewhere, and auth.mode is none: "
-            "listen on 127.0.0.1, or say auth.allowUnauthenticated: true to mean it"
+            f"listen: {settings.listen} is reachable from other machines, but auth.mode is none: "
+            "listen on 127.0.0.1, or set auth.allowUnauthenticated: true if that is intended"
         )

@@ -41,7 +41,9 @@ class Certificate:
                 self._reload()
             except ConfigurationError as error:
                 if str(error) != self._fault:
-                    log.warning("certificate is broken, the last one holds", reason=str(error))
+                    log.warning(
+                        "certificate is invalid, the last one stays in use", reason=str(error)
+                    )
                 self._fault = str(error)
             else:
                 self._fault = ""
@@ -74,7 +76,7 @@ class Certificate:
             context.load_cert_chain(tls.certificateFile, tls.keyFile, password="")
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"tls: {tls.certificateFile} and {tls.keyFile} are no certificate in PEM with "
+                f"tls: {tls.certificateFile} and {tls.keyFile} are not a PEM certificate with "
                 f"its key without a password: {error}"
             ) from error
 

@@ -93,7 +93,9 @@ class Lifecycle:
             async with asyncio.timeout(self._grace_seconds):
                 await self._role.drain()
         except TimeoutError:
-            log.warning("grace is over, work in hand is cut", grace_seconds=self._grace_seconds)
+            log.warning(
+                "grace has passed, work in progress is cut", grace_seconds=self._grace_seconds
+            )
         running.cancel()
 
 

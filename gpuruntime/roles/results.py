@@ -24,7 +24,7 @@ class ResultsRole:
 
     def __init__(self, settings: Settings, *, process: Process | None = None) -> None:
         if not settings.nats.url:
-            raise ConfigurationError("nats.url is empty: say where the broker is")
+            raise ConfigurationError("nats.url is empty: set the URL of the broker")
         self._settings = settings
         self._process = process or Process()
         self._registry = Registry(RoleName.RESULTS)

@@ -68,7 +68,7 @@ class TokenDocument:
             for index, entry in enumerate(self.tokens):
                 value = getattr(entry, field)
                 if value in known:
-                    raise FieldError(f"tokens[{index}].{field}", "stands there twice")
+                    raise FieldError(f"tokens[{index}].{field}", "occurs twice")
                 known.add(value)
 
 
@@ -104,7 +104,9 @@ class TokenFile:
             principals = await asyncio.to_thread(_principals_in, content, self._path)
         except ConfigurationError as error:
             if str(error) != self._fault:
-                log.warning("token file is broken, the last good one holds", reason=str(error))
+                log.warning(
+                    "token file is invalid, the last good one stays in use", reason=str(error)
+                )
             self._fault = str(error)
         else:
             self._fault = ""

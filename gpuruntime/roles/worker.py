@@ -105,9 +105,9 @@ def worker_options_of(settings: Settings) -> WorkerOptions:
     """Return the worker's options. Raise ConfigurationError if a required one is missing."""
     given = settings.worker
     if not given.function:
-        raise ConfigurationError("worker.function is empty: name the function that it works for")
+        raise ConfigurationError("worker.function is empty: name the worker's function")
     if not settings.nats.url:
-        raise ConfigurationError("nats.url is empty: say where the broker is")
+        raise ConfigurationError("nats.url is empty: set the URL of the broker")
     name = given.name or socket.gethostname()
     if not is_dns_label(name):
         raise ConfigurationError(f"worker.name is empty, and the host's {name!r} is no DNS label")

@@ -82,15 +82,15 @@ class AuthSettings:
         is_token = self.mode is AuthMode.TOKEN
         refuse(
             ("tokenFile", is_token and not self.tokenFile, "is empty: mode token needs one"),
-            ("audience", not self.audience, "is empty: tokens are made for somebody"),
+            ("audience", not self.audience, "is empty: name the audience of the tokens"),
             (
                 "tokenFile",
                 bool(self.tokenFile) and not is_token,
-                f"is given, and mode is {self.mode}: say mode token",
+                f"is given, but mode is {self.mode}: set mode: token",
             ),
             (
                 "allowUnauthenticated",
                 self.allowUnauthenticated and self.mode is not AuthMode.NONE,
-                f"is true, and mode is {self.mode}: leave out one of them",
+                f"is true, but mode is {self.mode}: remove one of them",
             ),
         )

@@ -97,12 +97,12 @@ class ResultsSettings:
             (
                 "streamRetention",
                 self.streamRetention > LONGEST_IN_STREAM_SECONDS,
-                "is longer than 24h: the broker would let go of long bodies before their results",
+                "is longer than 24h: the broker would delete long bodies before their results",
             ),
             (
                 "retention",
                 is_postgres and self.retention < self.streamRetention,
-                "is shorter than streamRetention: results would go, and come again",
+                "is shorter than streamRetention: deleted results would be stored again",
             ),
             (
                 "postgres",

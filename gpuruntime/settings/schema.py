@@ -193,7 +193,7 @@ class NetworkSettings:
             problems.append(
                 FieldError(
                     "blockedEgressCIDRs",
-                    "is empty: units would reach everything; say allowAllEgress: true to mean it",
+                    "is empty: set allowAllEgress: true if units may reach every address",
                 )
             )
         raise_all(problems)

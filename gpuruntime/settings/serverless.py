@@ -178,5 +178,7 @@ class ServerlessSettings:
         if self.account and not self.signingKeyFile:
             problems["account"] = "goes with signingKeyFile: give both or none"
         if self.credentialsLifetime < SHORTEST_LIFETIME_SECONDS:
-            problems["credentialsLifetime"] = "must be at least 10m: new ones take their time"
+            problems["credentialsLifetime"] = (
+                "must be at least 10m: new credentials take minutes to arrive"
+            )
         _raise_all(problems)

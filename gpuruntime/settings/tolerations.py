@@ -35,7 +35,7 @@ class Toleration:
         exists = self.operator is TolerationOperator.EXISTS
         is_timed = self.tolerationSeconds is not None
         refuse(
-            ("key", not (self.key or exists), "is empty: name one, or say operator: Exists"),
+            ("key", not (self.key or exists), "is empty: name one, or set operator: Exists"),
             ("key", bool(self.key) and not is_label_key(self.key), "is no key of a taint"),
             ("value", not is_label_value(self.value), "is no value of a taint"),
             ("value", bool(self.value) and exists, "excludes operator: Exists"),

@@ -133,8 +133,8 @@ def _environment(
         text = codec.encode(info).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigurationError(
-            f"{subject}: provideClusterInfo: the cluster has no form in JSON: "
-            "look at its extensions"
+            f"{subject}: provideClusterInfo: the cluster cannot be written as JSON: "
+            "check its extensions"
         ) from error
     return {**os.environ, **own, "KUBERNETES_EXEC_INFO": text}
 
@@ -151,7 +151,7 @@ def _credential(printed: bytes, api_version: str, subject: str) -> PluginCredent
         )
     credential = answer.status
     if bool(credential.clientCertificateData) != bool(credential.clientKeyData):
-        raise ConfigurationError(f"{subject}: a client certificate and its key come together")
+        raise ConfigurationError(f"{subject}: a client certificate and its key go together")
     if not credential.token and not credential.clientCertificateData:
         raise ConfigurationError(f"{subject}: printed neither a token nor a client certificate")
     return attrs.evolve(credential, expirationTimestamp=_aware(credential.expirationTimestamp))

@@ -157,7 +157,7 @@ def _token(file: Path, origin: str) -> str:
 
 def _decoded(data: str, subject: str) -> bytes:
     if not data.isascii():
-        raise ConfigurationError(f"{subject} is not base64: it holds other letters")
+        raise ConfigurationError(f"{subject} is not base64: it contains other characters")
     try:
         return base64.b64decode(data, validate=False)
     except binascii.Error as error:

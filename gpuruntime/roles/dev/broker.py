@@ -71,8 +71,8 @@ async def _url(process: Process, folder: Path, log: Path) -> str:
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
     if not url:
         raise ConfigurationError(
-            f"nats-server does not start, and functions need it: {_tail(log)}; "
-            "name another server in nats.url, or take this one from the PATH"
+            f"nats-server does not start, but functions need it: {_tail(log)}; "
+            "set nats.url to another server, or remove this one from the PATH"
         )
     return url
 

@@ -76,8 +76,8 @@ class Dev:
         """`programs` are by default the programs found on this machine."""
         if not settings.listen.is_loopback:
             raise ConfigurationError(
-                f"listen: {settings.listen} is reached from elsewhere: dev is for this machine "
-                "alone, listen on 127.0.0.1"
+                f"listen: {settings.listen} is reachable from other machines: dev is for this "
+                "machine only, listen on 127.0.0.1"
             )
         self._settings = settings
         self._only_cluster = only_cluster

@@ -80,7 +80,7 @@ class Replica:
 
 
 def test_an_activator_without_a_broker_is_a_configuration_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"nats.url is empty: say where the broker is"):
+    with pytest.raises(ConfigurationError, match=r"nats.url is empty: set the URL of the broker"):
         ActivatorRole(settings(tmp_path))
 
 

@@ -122,11 +122,11 @@ def test_an_api_that_loses_its_cluster_stays_ready_and_reports_it(program: Progr
     ("settings", "code", "words"),
     [
         ({"surprise": 1}, 2, "surprise: unknown field"),
-        ({"listen": "0.0.0.0:0"}, 2, "auth.allowUnauthenticated: true to mean it"),
+        ({"listen": "0.0.0.0:0"}, 2, "auth.allowUnauthenticated: true if that is intended"),
         (
             {"auth": {"mode": "kubernetes"}, "kubernetes": {"mode": "off"}},
             2,
-            "auth.mode: kubernetes asks the cluster who calls, and kubernetes.mode is off",
+            "auth.mode: kubernetes needs the cluster, but kubernetes.mode is off",
         ),
         ({"auth": {"mode": "token"}}, 2, "auth.tokenFile: is empty: mode token needs one"),
         (

@@ -53,7 +53,7 @@ async def test_work_that_outlasts_the_grace_is_cut_and_the_exit_is_still_clean()
         assert await lifecycle.run() is ExitCode.DONE
     assert role.seen == ["run", "drain", "ended"]
     assert loop.time() == pytest.approx(11)
-    assert lines[-1]["event"] == "grace is over, work in hand is cut"
+    assert lines[-1]["event"] == "grace has passed, work in progress is cut"
 
 
 async def test_a_real_sigterm_stops_the_role() -> None:

@@ -71,8 +71,8 @@ def test_the_documented_token_file_is_valid(tmp_path: Path) -> None:
         (entry(rest="role: viewer\n  plain: x"), "tokens[0].plain: unknown field"),
         (entry(name="'two words'"), "tokens[0].name: must be 1 to 128"),
         (entry(digest="secret"), "tokens[0].sha256: must be the SHA-256 of a token"),
-        (entry() + entry("other"), "tokens[1].sha256: stands there twice"),
-        (entry() + entry(digest=OTHER), "tokens[1].name: stands there twice"),
+        (entry() + entry("other"), "tokens[1].sha256: occurs twice"),
+        (entry() + entry(digest=OTHER), "tokens[1].name: occurs twice"),
         ("- 7\n", "tokens[0]: must be an object"),
     ],
     ids=[

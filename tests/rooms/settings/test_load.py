@@ -183,12 +183,12 @@ def test_other_values_are_no_durations(value: object) -> None:
     ("auth", "words"),
     [
         ("{mode: token}", "auth.tokenFile: is empty: mode token needs one"),
-        ("{tokenFile: a}", "auth.tokenFile: is given, and mode is none: say mode token"),
+        ("{tokenFile: a}", "auth.tokenFile: is given, but mode is none: set mode: token"),
         (
             "{mode: kubernetes, allowUnauthenticated: true}",
-            "auth.allowUnauthenticated: is true, and mode is kubernetes: leave out one of them",
+            "auth.allowUnauthenticated: is true, but mode is kubernetes: remove one of them",
         ),
-        ("{mode: kubernetes, audience: ''}", "auth.audience: is empty: tokens are made for"),
+        ("{mode: kubernetes, audience: ''}", "auth.audience: is empty: name the audience"),
         ("{limits: {burst: 0}}", "auth.limits.burst: must be at least 1"),
         ("{limits: {requestsPerSecond: 0}}", "auth.limits.requestsPerSecond: must be above 0"),
         ("{mode: basic}", "auth.mode: must be one of none, token, kubernetes"),

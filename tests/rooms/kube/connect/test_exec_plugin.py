@@ -51,7 +51,7 @@ def test_a_plugin_receives_its_cluster_and_its_variables(tmp_path: Path) -> None
         ('print(\'{"kind": "Secret", "apiVersion": "v1"}\')', "printed v1 Secret instead"),
         (printing("{}"), "neither a token nor a client certificate"),
         (printing("None"), "neither a token nor a client certificate"),
-        (printing("{'clientCertificateData': 'pem'}"), "come together"),
+        (printing("{'clientCertificateData': 'pem'}"), "go together"),
         (printing("{'token': 5}"), "no ExecCredential printed"),
         (
             printing("{'token': 't', 'expirationTimestamp': 'secret-token'}"),
@@ -133,7 +133,9 @@ def cycle() -> list[Any]:
 )
 def test_a_cluster_without_a_json_form_is_a_fault(tmp_path: Path, extension: object) -> None:
     plugin = {**write_plugin(tmp_path, printing("{'token': 't'}")), "provideClusterInfo": True}
-    with pytest.raises(ConfigurationError, match="has no form in JSON: look at its extensions"):
+    with pytest.raises(
+        ConfigurationError, match="cannot be written as JSON: check its extensions"
+    ):
         run(plugin, {"extensions": extension})
 
 
