@@ -98,7 +98,9 @@ async def test_a_key_is_requeued_after_the_time_in_its_result() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ConflictError("stale"), UnreachableError("no route"), ValueError("a bug")]
+    "error",
+    [ConflictError("stale"), UnreachableError("no route"), ValueError("a bug")],
+    ids=["conflict", "cluster error", "bug"],
 )
 async def test_errors_in_a_row_back_off(error: Exception) -> None:
     script = Script(error, error, error)
@@ -109,7 +111,9 @@ async def test_errors_in_a_row_back_off(error: Exception) -> None:
     assert script.waits == [0.005, 0.01, 0.02]
 
 
-@pytest.mark.parametrize("success", [DONE, Result(requeue_after_seconds=60)])
+@pytest.mark.parametrize(
+    "success", [DONE, Result(requeue_after_seconds=60)], ids=["done", "requeued"]
+)
 async def test_a_success_resets_the_back_off(success: Result) -> None:
     script = Script(ValueError(), ValueError(), success, ValueError())
     async with running(script) as queue:
@@ -161,6 +165,7 @@ async def test_a_group_of_errors_is_judged_by_its_leaves() -> None:
         (ExceptionGroup("tasks", [UnreachableError("told")]), "warning", False),
         (ValueError("told"), "error", True),
     ],
+    ids=["conflict", "terminal error", "cluster error", "group of errors", "bug"],
 )
 async def test_every_error_is_logged_with_its_key(
     error: Exception, level: str, has_traceback: bool
@@ -320,7 +325,9 @@ BY_GRAVITY = [
 ]
 
 
-@pytest.mark.parametrize("error", BY_GRAVITY)
+@pytest.mark.parametrize(
+    "error", BY_GRAVITY, ids=["terminal error", "conflict", "cluster error", "bug"]
+)
 def test_a_single_error_decides(error: Exception) -> None:
     assert gravest(error) is error
     assert gravest(ExceptionGroup("", [ExceptionGroup("", [error])])) is error

@@ -51,6 +51,7 @@ def with_metadata(**changes: Any) -> GPUUnit:
         {"finalizers": ("f",)},
         {"deletionTimestamp": MOMENT},
     ],
+    ids=["uid", "generation", "annotations", "labels", "finalizers", "deletion"],
 )
 def test_a_change_by_a_caller_enqueues_the_unit(changes: dict[str, Any]) -> None:
     assert asked(with_metadata(**changes)) != asked(UNIT)
@@ -79,7 +80,11 @@ def test_a_unit_has_begun_once_its_timeline_says_so() -> None:
     assert not has_begun(None)
 
 
-@pytest.mark.parametrize(("reason", "expected"), [("ClaimLost", ["g1"]), ("InvalidSpec", [])])
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("ClaimLost", ["g1"]), ("InvalidSpec", [])],
+    ids=["claim lost", "invalid spec"],
+)
 def test_only_a_unit_that_lost_its_claim_waits_for_stock(reason: str, expected: list[str]) -> None:
     condition = Condition(type="Ready", reason=reason)
     assert list(by_wait(attrs.evolve(UNIT, status=GPUUnitStatus(conditions=(condition,))))) == (

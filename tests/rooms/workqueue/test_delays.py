@@ -37,7 +37,7 @@ async def test_keys_come_due_in_the_order_of_their_moments() -> None:
     assert len(calendar.delays) == 0
 
 
-@pytest.mark.parametrize("moments", [(1, 5), (5, 1)])
+@pytest.mark.parametrize("moments", [(1, 5), (5, 1)], ids=["earlier first", "later first"])
 async def test_the_earlier_of_two_moments_wins(moments: tuple[int, int]) -> None:
     calendar = Calendar()
     for moment in moments:
@@ -100,7 +100,9 @@ async def test_a_key_put_and_discarded_repeatedly_does_not_grow_the_heap() -> No
     assert len(calendar.delays._heap) < 100
 
 
-@pytest.mark.parametrize("moments", [range(1, 100), range(100, 1, -1)])
+@pytest.mark.parametrize(
+    "moments", [range(1, 100), range(100, 1, -1)], ids=["ascending", "descending"]
+)
 async def test_many_keys_keep_one_timer_of_the_loop(moments: range) -> None:
     calendar = Calendar()
     for moment in moments:

@@ -63,6 +63,17 @@ def outside(address: str) -> Endpoint:
         (Endpoint(namespace="queue", labels=DEMO.labels), 8080, "TCP", False),
         (outside("203.0.113.9"), 8080, "TCP", False),
     ],
+    ids=[
+        "caller, TCP port",
+        "caller, UDP port",
+        "caller, wrong protocol",
+        "caller, undeclared port",
+        "other namespace",
+        "own Pod",
+        "other unit",
+        "same labels in another namespace",
+        "Internet",
+    ],
 )
 def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
     source: Endpoint, port: int, protocol: str, verdict: bool
@@ -72,7 +83,9 @@ def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
     assert network.permits(source, DEMO, port, protocol) is verdict
 
 
-@pytest.mark.parametrize("options", [CLOSED, OPEN])
+@pytest.mark.parametrize(
+    "options", [CLOSED, OPEN], ids=["blocked networks", "all networks allowed"]
+)
 def test_a_unit_without_ports_cannot_be_reached(options: NetworkOptions) -> None:
     network = under(unit_rules(unit(), options))
     assert not network.permits(Endpoint(namespace="caller"), DEMO, 80)
@@ -127,6 +140,13 @@ def test_units_and_downloads_reach_the_internet_but_no_private_address(
         (Endpoint(namespace="other", labels={"k8s-app": "kube-dns"}), 53, False),
         (NEIGHBOUR, 53, False),
     ],
+    ids=[
+        "name server",
+        "other port of a name server",
+        "other Pod of kube-system",
+        "same labels in another namespace",
+        "other unit",
+    ],
 )
 def test_a_unit_reaches_nothing_in_the_cluster_but_its_name_servers(
     target: Endpoint, port: int, protocol: str, verdict: bool
@@ -156,7 +176,9 @@ def test_units_reach_everything_if_the_configuration_allows_all() -> None:
         assert network.permits(DEMO, target, 1, "UDP")
 
 
-@pytest.mark.parametrize("options", [CLOSED, OPEN])
+@pytest.mark.parametrize(
+    "options", [CLOSED, OPEN], ids=["blocked networks", "all networks allowed"]
+)
 def test_a_copy_reaches_nothing_and_no_prepare_can_be_reached(
     options: NetworkOptions,
 ) -> None:
@@ -179,6 +201,14 @@ def test_a_copy_reaches_nothing_and_no_prepare_can_be_reached(
         (("::/0", "10.0.0.0/8"), "2606:2800:220:1::1", False),
         (("0.0.0.0/0", "::/0"), "93.184.216.34", False),
         (("0.0.0.0/0", "::/0"), "2606:2800:220:1::1", False),
+    ],
+    ids=[
+        "IPv4 blocked, IPv4 address",
+        "IPv4 blocked, IPv6 address",
+        "IPv6 blocked, IPv4 address",
+        "IPv6 blocked, IPv6 address",
+        "both blocked, IPv4 address",
+        "both blocked, IPv6 address",
     ],
 )
 def test_an_address_family_that_is_blocked_as_a_whole_stays_closed(
@@ -209,6 +239,19 @@ BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)
         (nats(cidr="fd00::7/128"), outside("fd00::7"), 4222, True),
         (nats(cidr="fd00::7/128"), outside("fd00::8"), 4222, False),
         (CLOSED, NATS, 4222, False),
+    ],
+    ids=[
+        "by labels",
+        "by labels, other port",
+        "by labels, other Pod",
+        "by labels, other namespace",
+        "by labels, an address",
+        "by address",
+        "by address, other port",
+        "by address, another address",
+        "by IPv6 address",
+        "by IPv6 address, another address",
+        "not configured",
     ],
 )
 def test_only_workers_reach_nats_if_it_is_configured(

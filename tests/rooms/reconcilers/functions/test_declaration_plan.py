@@ -72,6 +72,7 @@ def workers(of: Verdict) -> Condition:
             NO_BROKER,
         ),
     ],
+    ids=["declared", "ended Pod", "older declarer", "running Pod", "suspended", "no broker"],
 )
 def test_ready_says_whether_a_function_can_be_called(
     found: Verdict, reason: str, words: str
@@ -100,6 +101,13 @@ def test_ready_says_whether_a_function_can_be_called(
             "WorkersMissing",
             "insufficient_capacity",
         ),
+    ],
+    ids=[
+        "no status of an activator",
+        "no workers needed",
+        "more workers than needed",
+        "workers missing",
+        "workers missing with a reason",
     ],
 )
 def test_serverless_ready_says_whether_a_function_has_the_workers_it_needs(

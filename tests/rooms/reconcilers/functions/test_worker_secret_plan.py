@@ -114,7 +114,9 @@ def test_a_secret_is_owned_by_its_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passed", "seconds"), [(0 * HOUR, 7200.0), (HOUR, 3600.0), (2 * HOUR, 0.0), (9 * HOUR, 0.0)]
+    ("passed", "seconds"),
+    [(0 * HOUR, 7200.0), (HOUR, 3600.0), (2 * HOUR, 0.0), (9 * HOUR, 0.0)],
+    ids=["new", "half of the time", "due", "expired"],
 )
 def test_credentials_are_renewed_when_a_third_of_their_lifetime_is_left(
     passed: timedelta, seconds: float

@@ -284,6 +284,7 @@ async def test_a_worker_edited_to_serve_another_function_gets_no_login_for_it() 
 @pytest.mark.parametrize(
     "fault",
     [Fault(is_answer_lost=True), refused(503, "ServiceUnavailable"), refused(403, "Forbidden")],
+    ids=["lost answer", "unavailable", "forbidden"],
 )
 async def test_a_failed_write_is_retried_and_mints_one_login(tmp_path: Path, fault: Fault) -> None:
     world = World()

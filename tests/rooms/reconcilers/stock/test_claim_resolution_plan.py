@@ -61,6 +61,18 @@ def claimant(
         (stock(), claimant(source="another"), True, Doubt()),
         (stock(), claimant(source="another", created=None), False, Doubt()),
     ],
+    ids=[
+        "unclaimed",
+        "unclaimed beside a unit",
+        "claimant started and recorded",
+        "claimant started, not recorded",
+        "claimant not started, recorded",
+        "claimant not started, not recorded",
+        "no claimant",
+        "claimant of another operation",
+        "claimant with other stock",
+        "claimant with other stock, not started",
+    ],
 )
 def test_each_state_of_a_claim_has_one_resolution(
     held: GPUUnit, by: GPUUnit | None, recorded: bool, expected: Resolution
@@ -84,6 +96,13 @@ def pool(*, seeded: int, uid: str = "pool") -> StockPool:
         (stock("p-2"), None, True),
         (stock("p-2"), pool(seeded=0, uid="another"), True),
         (stock("by-hand"), pool(seeded=0), True),
+    ],
+    ids=[
+        "above the recorded ordinal",
+        "at the recorded ordinal",
+        "no pool",
+        "replaced pool",
+        "stock without an ordinal",
     ],
 )
 def test_an_ordinal_counts_as_recorded(held: GPUUnit, of: Any, expected: bool) -> None:

@@ -71,6 +71,22 @@ def taken(*, highest: int = 2, **kinds: tuple[int, ...]) -> Stocktaking:
         (pool(refill=Refill.NEVER), taken(), PoolReason.STOCK_CONSUMED),
         (pool(refill=Refill.NEVER), taken(highest=1), PoolReason.STOCK_PROGRESSING),
     ],
+    ids=[
+        "all ready",
+        "one progressing",
+        "surplus progressing",
+        "one claimed",
+        "all taken",
+        "one failed",
+        "no replicas",
+        "no replicas, one claimed",
+        "never: all ready",
+        "never: one ready, one consumed",
+        "never: one claimed, one consumed",
+        "never: one not created",
+        "never: all consumed",
+        "never: one consumed, one not created",
+    ],
 )
 def test_the_reason_follows_from_the_stock(
     of: StockPool, stock: Stocktaking, reason: PoolReason

@@ -84,6 +84,7 @@ async def test_a_refusal_is_returned_and_does_not_stop_the_others(status: int) -
 @pytest.mark.parametrize(
     ("fault", "error"),
     [(UNREACHABLE, UnreachableError), (refused(503, "ServiceUnavailable"), KubeError)],
+    ids=["unreachable", "unavailable"],
 )
 async def test_an_error_worth_a_retry_is_raised_after_the_others_have_finished(
     fault: Fault, error: type[Exception]

@@ -47,7 +47,7 @@ def test_a_child_of_an_earlier_storage_of_the_name_is_not_reused() -> None:
     assert caught.value.reason is StorageReason.VOLUME_PENDING
 
 
-@pytest.mark.parametrize("owners", [(), (owner("0", kind="GPUUnit"),)])
+@pytest.mark.parametrize("owners", [(), (owner("0", kind="GPUUnit"),)], ids=["no owner", "unit"])
 def test_a_child_of_another_owner_is_refused(owners: tuple[OwnerReference, ...]) -> None:
     with pytest.raises(ChildSyncError, match="it is left as it is") as caught:
         demand(*owners)

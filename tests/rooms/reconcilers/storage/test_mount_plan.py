@@ -197,6 +197,7 @@ def test_units_that_mount_each_others_storages_do_not_wait_for_each_other() -> N
             "storage s failed: exit 1",
         ),
     ],
+    ids=["missing", "no condition", "volume pending", "prepare failed"],
 )
 def test_a_half_filled_storage_is_never_mounted(
     found: tuple[GPUStorage, ...], reason: MountReason, words: str
@@ -254,6 +255,19 @@ def of_tenant(tenant: str, **more: Any) -> GPUStorage:
             "is another tenant's",
         ),
         (marked(unit("a", "s"), tenant="a"), of_tenant("b", held_by="a"), ""),
+    ],
+    ids=[
+        "same uid",
+        "created again without tenants",
+        "created again by the same tenant",
+        "created again by another tenant",
+        "same uid of another tenant",
+        "no uid recorded, same tenant",
+        "no uid recorded, another tenant",
+        "storage without a tenant",
+        "unit without a tenant",
+        "another tenant's storage that is not ready",
+        "another tenant's storage that the unit holds",
     ],
 )
 def test_a_unit_gets_the_named_storage_and_no_other_tenants_of_that_name(

@@ -121,6 +121,7 @@ def test_a_class_that_cannot_grow_is_reported_and_the_volume_stays_usable() -> N
         (claim("Lost"), FIXED, False, StorageReason.VOLUME_LOST),
         (None, None, False, StorageReason.VOLUME_PENDING),
     ],
+    ids=["bound", "pending", "no phase", "pending until the first Pod", "lost", "no claim"],
 )
 def test_the_volumes_verdict_follows_from_its_claim(
     found: VolumeClaim | None, of: StorageClass | None, is_true: bool, reason: StorageReason
@@ -176,7 +177,9 @@ def test_a_job_that_is_deleted_before_its_end_fails_the_prepare() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "phase"), [(RUNNING, "Running"), (DONE, "Succeeded"), (BROKEN, "Failed")]
+    ("job", "phase"),
+    [(RUNNING, "Running"), (DONE, "Succeeded"), (BROKEN, "Failed")],
+    ids=["running", "succeeded", "failed"],
 )
 def test_the_record_follows_the_job(job: Job, phase: str) -> None:
     begun = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
@@ -274,6 +277,7 @@ def test_a_pod_that_cannot_start_is_reported_while_its_job_goes_on() -> None:
         (FILL, "p/prepare: CreateContainerConfigError: no Secret ErrImagePull"),
         (Prepare(fromStorageName="t"), "p/prepare: ImagePullBackOff: not found"),
     ],
+    ids=["unschedulable Pod", "message that mentions an image error", "image of a copy"],
 )
 def test_another_image_is_the_remedy_only_for_an_image_that_cannot_be_pulled(
     prepare: Prepare, words: str

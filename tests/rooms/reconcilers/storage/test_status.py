@@ -79,6 +79,14 @@ def deployment(**status: Any) -> Deployment:
             ("AccessorProgressing", "Deployment storage-accessor-models is on its way"),
         ),
     ],
+    ids=[
+        "serving",
+        "Pod refused by a quota",
+        "Pod created after a refusal",
+        "switched off for a Pod without a node",
+        "image cannot be pulled",
+        "no Pod yet",
+    ],
 )
 def test_an_accessor_reports_why_it_does_not_serve(
     live: Deployment, pods: tuple[Pod, ...], placing: Placing, told: tuple[str, str]

@@ -57,6 +57,14 @@ def text_of(**status: Any) -> str:
         ),
         (container(restarts=1, ready=True, running={}, last=ENDED), ""),
     ],
+    ids=[
+        "creating",
+        "running",
+        "image cannot be pulled",
+        "crashed",
+        "out of memory",
+        "running again after a crash",
+    ],
 )
 def test_the_most_useful_message_is_reported(state: Any, text: str) -> None:
     assert text_of(containerStatuses=[state]) == text

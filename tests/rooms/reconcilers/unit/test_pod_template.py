@@ -159,6 +159,7 @@ def test_shared_memory_is_at_most_half_of_the_memory(memory: str) -> None:
             ("x", ["a"], ["b", "c"]),
         ),
     ],
+    ids=["nothing to run", "image", "command", "arguments", "image, command and arguments"],
 )
 def test_the_container_runs_the_image_and_command_of_the_unit(
     spec: dict[str, Any], runs: tuple[Any, ...]

@@ -60,6 +60,18 @@ NAMED = {labels.SOURCE_STOCK_UID: "s1"}
         (stock(), unit(), False),
         (stock(), unit(**{labels.SOURCE_STOCK_UID: "s2"}), False),
     ],
+    ids=[
+        "claimed for it",
+        "claimed for it, not ready",
+        "claimed for it, terminating",
+        "claimed for another unit",
+        "claimed by another operation",
+        "claimed by another request",
+        "named and free",
+        "named and free, not ready",
+        "free but not named",
+        "free but another uid is named",
+    ],
 )
 def test_a_unit_takes_again_only_stock_that_no_other_unit_can_hold(
     held: GPUUnit, by: GPUUnit, expected: bool

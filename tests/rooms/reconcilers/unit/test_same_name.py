@@ -129,6 +129,7 @@ async def test_a_unit_also_waits_for_a_deployment_that_may_create_pods_again() -
         (SERVICES, "ServiceSyncFailed"),
         (NETWORK_POLICIES, "NetworkPolicySyncFailed"),
     ],
+    ids=["Deployment", "Service", "NetworkPolicy"],
 )
 async def test_pods_are_not_listed_while_an_unlabelled_child_is_in_the_way(
     resource: Resource[Any], reason: str

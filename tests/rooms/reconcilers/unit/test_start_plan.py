@@ -85,6 +85,25 @@ def decided(of: GPUUnit, *rivals: GPUUnit, started: str = "", **more: Any) -> Ga
         (decided(unit(**SOURCE), stock=stock(claimant="instance/b")), ClaimAgain),
         (decided(unit(**SOURCE), started="a", stock=None), Start),
     ],
+    ids=[
+        "alone",
+        "started before its operation ended",
+        "operation ended with another unit of its name",
+        "operation ended with this very unit",
+        "operation ended under another name",
+        "younger than a rival",
+        "older than a rival",
+        "older than a rival that has started",
+        "older than a rival whose start may still land",
+        "lost before",
+        "lost before, older than a rival",
+        "own stock",
+        "stock gone",
+        "stock replaced",
+        "stock of another operation",
+        "stock claimed for another unit",
+        "started, stock gone",
+    ],
 )
 def test_the_gate_opens_for_one_unit_with_its_own_stock(found: Gate, kind: type) -> None:
     assert isinstance(found, kind)
