@@ -1,6 +1,7 @@
-"""Reflector of one collection into a store: list, watch, resume, relist.
+"""The reflector mirrors one collection into a store: list, watch, resume, relist.
 
-`recovery` decides what follows from each failure. This module only makes the attempts.
+`recovery` decides the next state after each outcome, such as a relist after a 410. This module
+only makes the attempts.
 """
 
 import asyncio
@@ -39,19 +40,19 @@ from gpuruntime.models.kubernetes.metadata import KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# These many steps without a pause keep the loop's stalls at a few milliseconds.
+# After this many steps the loop gets a turn, so that a stall lasts a few milliseconds at most.
 EVENTS_WITHOUT_PAUSE = 200
 OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
-# Outcomes that end an error. A page does not: readers see the old store until the last page.
+# Outcomes that clear `error`. A page does not: until the last page, readers see the old store.
 HEARD = (ListRead, WindowOpened, EventReceived)
 
 log = structlog.get_logger()
 
 
 class Reflector(Generic[ObjectT]):
-    """Reflector lists and watches by turns in one task, so that no event races a list."""
+    """Reflector lists and watches by turns in one task: no event is applied during a list."""
 
     def __init__(self, source: Source[ObjectT], writer: Writer[ObjectT]) -> None:
         self._source = source
@@ -63,7 +64,8 @@ class Reflector(Generic[ObjectT]):
         # The last failure; None once the server has answered again.
         self.error: KubeError | None = None
         self._failed_at = 0.0
-        # Set once the first list has been announced; earlier calls of handlers are the backlog.
+        # Set once the first list has been announced. Calls of handlers before that announce
+        # objects that existed already: they are the backlog of a work queue.
         self.synced = asyncio.Event()
         # Set at each step. A caller that waits for the next step clears it first.
         self.moved = asyncio.Event()
@@ -81,11 +83,11 @@ class Reflector(Generic[ObjectT]):
 
     @property
     def failing_seconds(self) -> float:
-        """Return the seconds since the first failure after the last success, 0 if none."""
+        """Return for how many seconds the informer has been failing, or 0."""
         return 0.0 if self.error is None else _loop_time() - self._failed_at
 
     def doubt(self) -> None:
-        """List again, after the next bookmark at the latest, because the store has diverged."""
+        """Ask for a new list because the store has diverged; it begins after the next event."""
         self._is_doubted = True
 
     async def _attempt(self) -> Outcome:

@@ -18,8 +18,8 @@ from gpuruntime.workqueue.delays import Delays
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
-# Rounding may leave a tiny remainder of a delay. Without this minimum, the key would return at the
-# same loop time and receive the same remainder for ever.
+# Rounding may leave a tiny remainder of a delay. Without this minimum, the key would be due at
+# once, find the same remainder, and loop for ever.
 _LEAST_DELAY_SECONDS = 0.001
 
 
@@ -30,22 +30,23 @@ class QueueShutDownError(GpuRuntimeError):
 class WorkQueue(Generic[KeyT]):
     """WorkQueue hands out keys. A worker calls `done` with each key that `get` returned.
 
-    Only `get` awaits, so a store's update and its `add` are one step.
+    Only `get` awaits, so a caller can update its store and call `add` without another task running
+    in between.
     """
 
     def __init__(self, name: str, *, meter: Meter = NullMeter()) -> None:
         self._name = name
         self._meter = meter
-        # Each key to hand out, with the loop time since when. It is in exactly one of ready,
-        # backlog and processing.
+        # Dirty keys (those to hand out), with the loop time at which each became dirty. Each is in
+        # exactly one of ready, backlog and processing.
         self._dirty: dict[KeyT, float] = {}
         # Dirty keys that no worker has. Ready keys are handed out before the backlog.
         self._ready: OrderedDict[KeyT, None] = OrderedDict()
         self._backlog: OrderedDict[KeyT, None] = OrderedDict()
         # Keys between get and done. A key that is dirty as well is offered again after done.
         self._processing: set[KeyT] = set()
-        # Callers that wait in get, cancelled ones included. A woken caller is not in it any more;
-        # it checks the lanes again when it runs.
+        # Futures of callers that wait in `get`; cancelled ones may be among them. A woken caller
+        # has been removed, and looks for a key again when it runs.
         self._getters: deque[asyncio.Future[None]] = deque()
         self._delays: Delays[KeyT] = Delays(self.add)
         self._backoff: Backoff[KeyT] = Backoff()
@@ -62,16 +63,19 @@ class WorkQueue(Generic[KeyT]):
 
     @property
     def oldest_seconds(self) -> float:
-        """Return how long the oldest head of the two lanes has waited.
+        """Return how long the head of a lane has waited, the longer of the two.
 
-        No other key has waited much longer.
+        A key promoted from the backlog, or added while a worker had it, may have waited longer.
         """
         now = asyncio.get_running_loop().time()
         heads = [next(iter(lane)) for lane in (self._ready, self._backlog) if lane]
         return max((now - self._dirty[key] for key in heads), default=0.0)
 
     def add(self, key: KeyT, *, is_backlog: bool = False) -> None:
-        """Add a key. A backlog key waits behind all others, until it is added without that."""
+        """Add a key. With `is_backlog`, it waits behind all others.
+
+        That ends if the key is added again without the flag, or if a worker has it now.
+        """
         if self._is_shut_down:
             return
         if key not in self._dirty:
@@ -84,7 +88,7 @@ class WorkQueue(Generic[KeyT]):
             self._ready[key] = None
 
     def add_after(self, key: KeyT, seconds: float) -> None:
-        """Add the key after a delay. The earliest delay wins; a hand-out ends them all."""
+        """Add the key after a delay. The earliest delay counts; a hand-out cancels all."""
         if self._is_shut_down:
             return
         if seconds <= 0:
@@ -94,7 +98,7 @@ class WorkQueue(Generic[KeyT]):
             self._delays.put(key, asyncio.get_running_loop().time() + delay)
 
     def add_rate_limited(self, key: KeyT, *, at_least_seconds: float = 0.0) -> float:
-        """Add the key after its back-off, and return that delay in seconds."""
+        """Add the key after its back-off, or `at_least_seconds` if longer; return the delay."""
         seconds = max(self._backoff.next_delay_seconds(key), at_least_seconds)
         self.add_after(key, seconds)
         return seconds
@@ -149,8 +153,8 @@ class WorkQueue(Generic[KeyT]):
             await getter
         except asyncio.CancelledError:
             if self.depth:
-                # This caller may have been woken before it was cancelled, so another one takes the
-                # offer.
+                # This caller may have been woken for a key before it was cancelled: wake another
+                # one for it.
                 self._wake_one()
             raise
 

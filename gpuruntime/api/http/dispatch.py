@@ -17,7 +17,10 @@ _encoder = msgspec.json.Encoder()
 
 
 def web_handler(route: Route, connection: Callable[[], ClusterLink], bodies: Bodies) -> WebHandler:
-    """Return a handler that checks the cluster last: a bad request is 400 even without one."""
+    """Return a handler that reads query and body before it demands a cluster.
+
+    So a bad request is 400 even while no cluster is reachable.
+    """
 
     queries: QueryReader[Any] = QueryReader(route.query)
     is_any = route.query is AnyQuery
@@ -62,7 +65,7 @@ def _bytes(reply: Reply, form: Form) -> bytes | None:
 
 
 async def defer_continue(_: web.Request) -> None:
-    """Do not ask for a body yet: first pass every check that can refuse it unread."""
+    """Send nothing: the body is requested only after every check that can refuse it unread."""
 
 
 async def _body(request: web.Request, route: Route, bodies: Bodies) -> Any:

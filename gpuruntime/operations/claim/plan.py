@@ -186,7 +186,7 @@ class Exists:
 
 @attrs.frozen(slots=True)
 class Refused:
-    """The unit was certainly not created, and a retry would change nothing."""
+    """The unit was certainly not created by this request."""
 
     error: Failure
 
@@ -238,7 +238,7 @@ class ReadByName:
 
 @attrs.frozen(slots=True)
 class StartOver:
-    """The unit that had the name is gone. The next round finds and re-uses the claim."""
+    """The state changed under us: the unit that had the name is gone, or a re-stamp failed."""
 
 
 Move: TypeAlias = Answer | Fail | ReadByName | StartOver

@@ -1,11 +1,13 @@
-"""The claim protocol turns one request for a unit into an answer.
+"""The claim protocol creates a unit from claimed stock, once for each operation.
 
-Each attempt runs these steps. `replay` finds what an earlier attempt left. `claim` marks a stock
-unit, or re-stamps a mark that its operation already has. `create` creates the caller's unit.
-`release` removes the mark if the unit will not be created from it.
+Each attempt runs these steps. `replay` finds what an earlier attempt left. `claim` claims a stock
+unit, or takes over the claim of an earlier attempt of the same operation. `create` creates the
+caller's unit. `release` gives back a claim that this attempt made, once the unit certainly does
+not use it.
 
-Two writes happen before the answer. A loss or a crash between them leaves at most a mark. A retry
-uses that mark; otherwise the manager removes it after the grace.
+There are two writes before the answer: the claim on the stock, and the unit. If the process
+crashes or an answer is lost between them, at most the claim remains. A retry uses that claim;
+otherwise the manager frees it after GRACE_SECONDS (`claim_timing`).
 """
 
 import asyncio
@@ -73,7 +75,7 @@ class Creation:
 
 
 class ClaimAttempt:
-    """An attempt of an operation; a process runs the attempts of one operation in turn."""
+    """An attempt of an operation. A process runs attempts of one operation one after another."""
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class ClaimAttempt:
             image=order.request.image,
             accepted_at=order.accepted_at,
         )
-        # The uids and versions of our claims that could not be re-stamped.
+        # Claims of our operation to skip, by uid and version: re-stamping them failed.
         self._passed: set[tuple[str, str]] = set()
         self._is_first_round = True
         self._storage_uids: Mapping[str, str] = {}
@@ -106,7 +108,8 @@ class ClaimAttempt:
     async def run(self) -> Creation:
         """Return the unit, created now or by an earlier attempt.
 
-        Raise OperationsError, or StrictError if the cluster's own validation rejects the unit.
+        Raise OperationsError, StrictError if the cluster's own validation rejects the unit, or a
+        KubeError of a read, which the caller translates.
         """
         timings = Timings()
         while True:
@@ -134,7 +137,8 @@ class ClaimAttempt:
     async def replay(self) -> GPUUnit | None:
         """Return the unit of an earlier attempt, read live, or None.
 
-        Raise an error if the operation is finished, or if it, the name or the function is taken.
+        Raise an error if the operation is finished or was used for another request, or if the name
+        or the function is taken.
         """
         others = (self._caches.pools, self._caches.storages)
         if any(each.store.by_index(OPERATION, self._wanted.operation_id) for each in others):
@@ -151,7 +155,8 @@ class ClaimAttempt:
     async def _confirmed(self, key: Key) -> GPUUnit | None:
         """Return our unit as it is live, or None.
 
-        The unit may be gone, or a late create may have brought it back. The tombstone decides.
+        A terminating unit has finished its operation. If the unit is gone, or a late create has
+        brought it back, the tombstone decides.
         """
         unit = await self._read(key)
         is_ours = unit is not None and self._is_ours(unit)
@@ -163,7 +168,8 @@ class ClaimAttempt:
     async def _demand_free_names(self) -> None:
         """Reject a taken name or function early, before any stock is claimed.
 
-        No guarantee depends on this check; the create fails as well if the name is taken.
+        No guarantee depends on this check. The create fails for a taken name, and the manager
+        rejects a second declarer of a function.
         """
         cached = self._caches.units.store.get(self._order.key)
         if cached is not None:
@@ -175,7 +181,7 @@ class ClaimAttempt:
             self._demand_free_function(function.requestID)
 
     async def _mounted(self) -> Mapping[str, str]:
-        """Check the storages; return their uids, or for a worker those given to its function."""
+        """Check the storages and return their uids; for a worker, those of its function's unit."""
         order = self._order
         names = [mount.name for mount in order.request.storageMounts]
         found = await self._storages.demand_all(names, order.scope)
@@ -186,9 +192,10 @@ class ClaimAttempt:
             raise claim_plan.function_taken(name)
 
     async def claim(self) -> Claim | Answer | StartOver:
-        """Re-stamp the claim of an earlier attempt, or make a new claim.
+        """Take over the claim of an earlier attempt, or make a new claim.
 
-        The tombstone is read while a new claim is made. If there is one, the claim is released.
+        The tombstone is read while a new claim is made. The claim is released if there is a
+        tombstone, or if it cannot be read.
         """
         if stock := self._own_claim():
             await self._demand_unfinished()
@@ -201,8 +208,8 @@ class ClaimAttempt:
             await self.release(taken)
         if isinstance(tombstone, Tombstone):
             raise claim_plan.operation_finished(self._wanted.operation_id)
-        # If the tombstone could not be read, the operation may be finished: do not report missing
-        # stock.
+        # Without the tombstone it is unknown whether the operation is finished. Report that error
+        # instead of missing stock.
         is_undecided = isinstance(taken, InsufficientCapacityError)
         if isinstance(tombstone, GpuRuntimeError) and is_undecided:
             raise tombstone
@@ -213,7 +220,10 @@ class ClaimAttempt:
         return taken
 
     async def _find_tombstone(self) -> Tombstone | None:
-        """Wait one step of the loop, so that the claim's slower PATCH is sent first."""
+        """Return the tombstone, or None.
+
+        The read starts one step of the loop late, so that the claim's PATCH goes out first.
+        """
         await asyncio.sleep(0)
         return await self._tombstones.find(self._wanted.operation_id)
 
@@ -318,7 +328,8 @@ class ClaimAttempt:
 def _outcome_of(error: KubeError) -> Outcome:
     """Translate an error of the create into an outcome.
 
-    Only what the API server itself rejected certainly does not exist, now or later.
+    Only a rejection by the API server proves that the unit does not exist and will not appear
+    later.
     """
     if isinstance(error, AlreadyExistsError):
         return Exists()

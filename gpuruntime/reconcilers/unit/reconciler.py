@@ -1,4 +1,4 @@
-"""Reconciler of active units: whether a unit may start, its children and its status."""
+"""Reconcile active units: decide whether each may start, keep its children, write its status."""
 
 from collections.abc import Callable
 from typing import Final, assert_never
@@ -43,7 +43,7 @@ from gpuruntime.strict.structure import Problem
 
 log = structlog.get_logger()
 
-# A unit that has lost its stock retries after this many seconds, and on events of new stock.
+# A unit that has lost its stock retries after this many seconds, and as soon as stock appears.
 LOOK_AGAIN_SECONDS: Final = 30.0
 
 
@@ -68,7 +68,7 @@ class UnitReconciler:
             return await self._reconcile(key)
 
     async def _reconcile(self, key: Key) -> Result:
-        """Read the unit again: it may have changed while the reconcile waited for its lock."""
+        """Reconcile the unit under its lock. It is read again, as it may have changed."""
         unit = self.caches.units.store.get(key)
         if unit is None or provenance.is_terminating(unit):
             return DONE
@@ -99,7 +99,7 @@ class UnitReconciler:
                 assert_never(found)
 
     async def _start(self, unit: GPUUnit) -> Result:
-        """Run the unit once its storages are ready and held by it alone."""
+        """Run the unit once every storage that it mounts is ready and held by this unit alone."""
         if unit.spec.suspended or not unit.spec.storageMounts:
             return await self.runner.run(unit)
         match await self.holds.take(unit):
@@ -122,7 +122,11 @@ class UnitReconciler:
         return DONE
 
     async def _gate(self, unit: GPUUnit) -> Gate:
-        """Decide whether the unit may start; read live its tombstone, rivals and stock only."""
+        """Decide whether the unit may start.
+
+        The unit itself comes from the cache. Its tombstone, its stock, its rivals and, if it has
+        rivals, all their Deployments are read live.
+        """
         if has_started(unit, has_deployment=self.runner.deployment_of(unit) is not None):
             return Start()
         rivals = await self._rivals(unit)
@@ -135,7 +139,10 @@ class UnitReconciler:
         )
 
     def _unsettled_seconds(self, rivals: tuple[Candidate, ...]) -> float:
-        """Return for how long a request of an earlier leader, or a lost one, may start a rival."""
+        """Return for how many seconds a request in flight may still start a rival.
+
+        Such a request is one of an earlier leader, or one of ours whose answer was lost.
+        """
         lost = self.starts.unsettled_seconds(each.unit.metadata.key for each in rivals)
         return max(self.term().unsettled_seconds, lost)
 
@@ -180,7 +187,7 @@ class UnitReconciler:
         return Result(requeue_after_seconds=LOOK_AGAIN_SECONDS)
 
     def _own_stock(self, unit: GPUUnit) -> tuple[GPUUnit, ...]:
-        """Return stock that is claimed for or named by the unit; no other unit may claim it."""
+        """Return the stock that this unit may take again: claimed for it, or named by it."""
         stock = self.caches.stock.store
         source = provenance.source_of(unit)
         named = stock.get(source) if source else None
