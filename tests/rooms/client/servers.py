@@ -15,12 +15,12 @@ from gpuruntime.client.client import Client, connect
 from gpuruntime.client.options import Options
 from tests.rooms.kube.servers import serving
 
-Say = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Answerer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _OF_ONE_HOP = {"connection", "content-length", "host", "transfer-encoding"}
 
 
 @attrs.frozen
-class Heard:
+class Received:
     """A request as the server received it."""
 
     method: str
@@ -36,8 +36,8 @@ class Heard:
 class Script:
     """A server that gives its answers in order, and repeats the last one."""
 
-    def __init__(self, *answers: Say) -> None:
-        self.heard: list[Heard] = []
+    def __init__(self, *answers: Answerer) -> None:
+        self.received: list[Received] = []
         self.moments: list[float] = []
         self._answers = list(answers)
 
@@ -45,28 +45,30 @@ class Script:
         if "Expect" in request.headers:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await request.read()
-        self.heard.append(Heard(request.method, request.path_qs, dict(request.headers), body))
+        self.received.append(
+            Received(request.method, request.path_qs, dict(request.headers), body)
+        )
         self.moments.append(asyncio.get_running_loop().time())
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return await answer(request)
 
 
-def answer(data: object, status: int = 200, **headers: str) -> Say:
+def answer(data: object, status: int = 200, **headers: str) -> Answerer:
     return raw(json.dumps({"data": data}).encode(), status, **headers)
 
 
-def page(items: list[Any], following: str = "") -> Say:
+def page(items: list[Any], following: str = "") -> Answerer:
     return raw(json.dumps({"data": items, "next": following}).encode())
 
 
-def problem(status: int, code: str, **headers: str) -> Say:
+def problem(status: int, code: str, **headers: str) -> Answerer:
     error = {"code": code, "message": f"it is {code}", "details": []}
     return raw(json.dumps({"error": error}).encode(), status, **headers)
 
 
 def raw(
     body: bytes, status: int = 200, *, content_type: str = "application/json", **headers: str
-) -> Say:
+) -> Answerer:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
 
     async def say(_: web.BaseRequest) -> web.StreamResponse:
@@ -99,18 +101,18 @@ async def client_of(address: str, **options: Any) -> AsyncIterator[Client]:
         yield client
 
 
-class Between:
+class LossyProxy:
     """A proxy that loses the first `losses` answers to `method`."""
 
     def __init__(self, api: str, *, method: str = "", losses: int = 0) -> None:
-        self.sent: list[Heard] = []
+        self.sent: list[Received] = []
         self._api = api
         self._method = method
         self._losses = losses
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
-        self.sent.append(Heard(request.method, request.path_qs, dict(request.headers), body))
+        self.sent.append(Received(request.method, request.path_qs, dict(request.headers), body))
         headers = {n: v for n, v in request.headers.items() if n.lower() not in _OF_ONE_HOP}
         async with (
             aiohttp.ClientSession() as session,

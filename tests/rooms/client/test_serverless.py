@@ -13,7 +13,7 @@ from gpuruntime.client.requests import Invoke
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from tests.rooms.api.routes.test_invocations import Site, own, shared, site
 from tests.rooms.bus.broker import FUNCTION
-from tests.rooms.client.servers import Between, client_of
+from tests.rooms.client.servers import LossyProxy, client_of
 from tests.rooms.kube.servers import serving
 
 __all__ = ["own", "shared", "site"]
@@ -25,7 +25,10 @@ CALL = Invoke(serverlessRequestID=FUNCTION, payload={"n": None})
 async def client(site: Site) -> AsyncIterator[Client]:
     """Yield a client that loses the first answer to a POST."""
     api = str(site.api.client.make_url("")).rstrip("/")
-    async with serving(Between(api, method="POST", losses=1)) as there, client_of(there) as made:
+    async with (
+        serving(LossyProxy(api, method="POST", losses=1)) as there,
+        client_of(there) as made,
+    ):
         yield made
 
 

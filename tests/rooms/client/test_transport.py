@@ -22,7 +22,7 @@ from gpuruntime.client.options import Options
 from gpuruntime.client.requests import Invoke, NewStock
 from gpuruntime.errors import ConfigurationError
 from tests.rooms.client.servers import (
-    Say,
+    Answerer,
     Script,
     answer,
     asking,
@@ -59,7 +59,7 @@ async def test_a_body_that_came_too_slowly_is_sent_again() -> None:
     script = Script(problem(408, "body_timeout"), answer(JOB))
     async with asking(script) as client:
         assert (await client.stock.job("one")).data.requested == 2
-    assert len(script.heard) == 2
+    assert len(script.received) == 2
 
 
 async def test_retries_end_when_patience_is_over() -> None:
@@ -67,7 +67,7 @@ async def test_retries_end_when_patience_is_over() -> None:
     async with asking(script, most_attempts=4) as client:
         with pytest.raises(BusyError) as caught:
             await client.stock.job("one")
-    assert len(script.heard) == 4
+    assert len(script.received) == 4
     assert caught.value.code == "service_unavailable"
 
 
@@ -84,11 +84,11 @@ async def test_a_retry_after_beyond_patience_is_not_awaited() -> None:
     [lost, problem(504, "timeout"), raw(b"", 502)],
     ids=["lost answer", "deadline", "gateway"],
 )
-async def test_a_creation_is_retried_as_the_same_operation(failure: Say) -> None:
+async def test_a_creation_is_retried_as_the_same_operation(failure: Answerer) -> None:
     script = Script(failure, failure, answer(JOB, 202))
     async with asking(script) as client:
         await client.stock.seed(STOCK)
-    operations = [each.document["operationID"] for each in script.heard]
+    operations = [each.document["operationID"] for each in script.received]
     assert len(operations) == 3
     assert len(set(operations)) == 1
 
@@ -103,7 +103,7 @@ async def test_a_creation_is_retried_as_the_same_operation(failure: Say) -> None
     ids=["lost answer", "deadline", "gateway"],
 )
 async def test_a_change_with_an_uncertain_outcome_is_not_retried(
-    failure: Say, kind: type[Exception]
+    failure: Answerer, kind: type[Exception]
 ) -> None:
     script = Script(failure)
     async with asking(script) as client:
@@ -111,7 +111,7 @@ async def test_a_change_with_an_uncertain_outcome_is_not_retried(
             await change(client)
         with pytest.raises(kind):
             await client.units.delete("u")
-    assert [each.method for each in script.heard] == ["PUT", "DELETE"]
+    assert [each.method for each in script.received] == ["PUT", "DELETE"]
 
 
 async def test_aiohttp_does_not_repeat_a_change_when_a_kept_connection_breaks() -> None:
@@ -120,7 +120,7 @@ async def test_aiohttp_does_not_repeat_a_change_when_a_kept_connection_breaks() 
         await client.stock.job("one")
         with pytest.raises(LostAnswerError):
             await change(client)
-    assert [each.method for each in script.heard] == ["GET", "PUT"]
+    assert [each.method for each in script.received] == ["GET", "PUT"]
 
 
 async def test_a_change_that_was_refused_for_now_is_retried() -> None:
@@ -128,7 +128,7 @@ async def test_a_change_that_was_refused_for_now_is_retried() -> None:
     async with asking(script) as client:
         with pytest.raises(NotFoundError):
             await change(client)
-    assert len(script.heard) == 2
+    assert len(script.received) == 2
 
 
 async def test_a_synchronous_call_survives_a_lost_answer_and_ends_at_its_deadline() -> None:
@@ -136,7 +136,7 @@ async def test_a_synchronous_call_survives_a_lost_answer_and_ends_at_its_deadlin
     async with asking(script) as client:
         with pytest.raises(DeadlineError):
             await client.invocations.call(Invoke(serverlessRequestID="f"))
-    first, second = (each.document for each in script.heard)
+    first, second = (each.document for each in script.received)
     assert first == second
     assert first["mode"] == "sync"
 
@@ -146,7 +146,7 @@ async def test_a_silent_server_counts_as_a_lost_answer() -> None:
     async with asking(script, timeout_seconds=5, most_attempts=2) as client:
         with pytest.raises(LostAnswerError, match="no answer within 5 s"):
             await client.stock.job("one")
-    assert len(script.heard) == 2
+    assert len(script.received) == 2
 
 
 async def test_an_unreachable_server_is_reported_soon() -> None:
@@ -172,12 +172,12 @@ async def test_an_endless_answer_is_refused_at_the_limit() -> None:
     ],
     ids=["html", "compressed", "other members", "redirect"],
 )
-async def test_an_answer_that_is_not_the_apis_is_unreadable(hostile: Say) -> None:
+async def test_an_answer_that_is_not_the_apis_is_unreadable(hostile: Answerer) -> None:
     script = Script(hostile)
     async with asking(script) as client:
         with pytest.raises(UnreadableAnswerError):
             await client.health()
-    assert len(script.heard) == 1
+    assert len(script.received) == 1
 
 
 async def test_a_cursor_that_comes_twice_ends_the_pages() -> None:
@@ -185,7 +185,7 @@ async def test_a_cursor_that_comes_twice_ends_the_pages() -> None:
     async with asking(script) as client:
         with pytest.raises(UnreadableAnswerError, match="repeat a cursor"):
             [each async for each in client.stock.jobs()]
-    assert len(script.heard) == 3
+    assert len(script.received) == 3
 
 
 async def test_a_token_file_is_read_for_every_request(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_a_token_file_is_read_for_every_request(tmp_path: Path) -> None:
         await client.stock.job("one")
         file.write_text("second\n")
         await client.stock.job("one")
-    sent = [each.headers["Authorization"] for each in script.heard]
+    sent = [each.headers["Authorization"] for each in script.received]
     assert sent == ["Bearer first", "Bearer second"]
 
 
@@ -206,7 +206,7 @@ async def test_a_token_is_one_word_and_appears_in_no_message() -> None:
         with pytest.raises(ConfigurationError) as caught:
             await client.stock.job("one")
     assert "hush" not in str(caught.value)
-    assert script.heard == []
+    assert script.received == []
     assert "hush" not in repr(Options(token="hush"))
 
 
@@ -270,4 +270,4 @@ async def test_a_slow_upload_may_exceed_the_timeout() -> None:
     script = Script(raw(b"", 201))
     async with asking(script, timeout_seconds=5) as client:
         await client.storages.files("w").write("a", slow())
-    assert script.heard[0].body == b"xxxx"
+    assert script.received[0].body == b"xxxx"

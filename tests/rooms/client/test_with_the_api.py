@@ -27,7 +27,7 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.rooms.api.files.upstream import Upstream, add_storage, answer, saying
 from tests.rooms.api.routes.test_lists import add_unit, remove_unit
 from tests.rooms.api.service import Service, service
-from tests.rooms.client.servers import Between, client_of
+from tests.rooms.client.servers import LossyProxy, client_of
 from tests.rooms.kube.servers import serving
 from tests.rooms.operations.cluster import INSTANCE, READY, Cluster
 
@@ -59,8 +59,8 @@ async def site(*, stock: int = 3, method: str = "", losses: int = 0) -> AsyncIte
     cluster.add_stock(stock)
     async with service(cluster) as api:
         address = str(api.client.make_url("")).rstrip("/")
-        between = Between(address, method=method, losses=losses)
-        async with serving(between) as there, client_of(there) as client:
+        proxy = LossyProxy(address, method=method, losses=losses)
+        async with serving(proxy) as there, client_of(there) as client:
             yield Site(cluster=cluster, api=api, client=client)
 
 

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tests.rooms.client.servers import Say, Script, answer, lost, page, problem, raw
+from tests.rooms.client.servers import Answerer, Script, answer, lost, page, problem, raw
 from tests.rooms.client.test_messages import JOB
 from tests.rooms.client.test_with_the_api import Site, site
-from tests.rooms.commands.asked import Said, Screen, asked
+from tests.rooms.commands.running import Output, Screen, run_command
 from tests.rooms.kube.servers import serving
 
 pytestmark = pytest.mark.looptime
@@ -39,14 +39,16 @@ async def half(request: web.BaseRequest) -> web.StreamResponse:
     return await lost(request)
 
 
-async def scripted(words: str, *answers: Say, is_screen: bool = True) -> tuple[Said, Script]:
+async def scripted(
+    words: str, *answers: Answerer, is_screen: bool = True
+) -> tuple[Output, Script]:
     script = Script(*answers)
     async with serving(script) as address:
-        return await asked(words, address, is_screen=is_screen), script
+        return await run_command(words, address, is_screen=is_screen), script
 
 
-async def told(here: Site, words: str) -> Said:
-    return await asked(words, here.address)
+async def run_on(here: Site, words: str) -> Output:
+    return await run_command(words, here.address)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +72,12 @@ async def told(here: Site, words: str) -> Said:
     ],
 )
 async def test_the_exit_code_tells_the_outcome_and_one_line_the_reason(
-    words: str, given: Say, code: int
+    words: str, given: Answerer, code: int
 ) -> None:
-    said, _ = await scripted(words, given, is_screen=False)
-    assert said.code == code
-    assert bool(said.out) == (code == 0)
-    last = said.err.splitlines()[-1:]
+    output, _ = await scripted(words, given, is_screen=False)
+    assert output.code == code
+    assert bool(output.out) == (code == 0)
+    last = output.err.splitlines()[-1:]
     assert [each.startswith("gpuruntime ") for each in last] == [True] * (code != 0)
 
 
@@ -88,48 +90,48 @@ async def test_a_servers_text_never_controls_the_terminal() -> None:
         await scripted(f"stock jobs -o {output}", page([job]))
         for output in ("table", "json", "yaml")
     ]
-    shown = [refused, *(said for said, _ in outputs)]
+    shown = [refused, *(output for output, _ in outputs)]
     assert all(each.out.replace("\n", "").isprintable() for each in shown)
     assert all(each.err.replace("\n", "").isprintable() for each in shown)
 
 
 async def test_a_log_is_escaped_on_a_terminal() -> None:
-    said, script = await scripted(
+    output, script = await scripted(
         "units logs demo --tail 5 -c worker", raw(b"\x1b[31mred\n", content_type="text/plain")
     )
-    assert said.out == "\\u001b[31mred\n"
-    assert script.heard[0].path == "/api/v1/gpu-units/demo/logs?tail=5&container=worker"
+    assert output.out == "\\u001b[31mred\n"
+    assert script.received[0].path == "/api/v1/gpu-units/demo/logs?tail=5&container=worker"
 
 
 async def test_an_error_names_the_fields_that_are_wrong() -> None:
     async with site() as here:
-        said = await told(here, f"{CREATE} --port http:99999 --env 1=x")
-        assert said.code == 1
-        assert "template.ports[0].port: " in said.err
-        assert "template.envs[0].name: " in said.err
+        output = await run_on(here, f"{CREATE} --port http:99999 --env 1=x")
+        assert output.code == 1
+        assert "template.ports[0].port: " in output.err
+        assert "template.envs[0].name: " in output.err
 
 
 async def test_a_unit_is_printed_as_table_json_and_yaml() -> None:
     async with site() as here:
-        made = await told(here, f"{CREATE} --tenant blue -- python -m http.server")
+        made = await run_on(here, f"{CREATE} --tenant blue -- python -m http.server")
         header, row = made.out.splitlines()
         assert (header.split()[0], row.split()[:2]) == ("NAME", ["demo", "g1.1"])
-        read = json.loads((await told(here, "units get demo -o json")).out)
+        read = json.loads((await run_on(here, "units get demo -o json")).out)
         assert (read["template"]["command"], read["tenant"]) == (["python"], "blue")
-        assert read == yaml.safe_load((await told(here, "units get demo -o yaml")).out)
-        assert "Operation: client-" in (await told(here, "units get demo")).out
-        assert len(json.loads((await told(here, "units list -o json")).out)) == 1
+        assert read == yaml.safe_load((await run_on(here, "units get demo -o yaml")).out)
+        assert "Operation: client-" in (await run_on(here, "units get demo")).out
+        assert len(json.loads((await run_on(here, "units list -o json")).out)) == 1
 
 
 @pytest.mark.parametrize("words", ["units create --spec g --image a", "invoke f"])
 async def test_an_uncertain_outcome_names_the_id_for_a_retry(words: str) -> None:
-    said, script = await scripted(words, problem(504, "timeout"), is_screen=False)
+    output, script = await scripted(words, problem(504, "timeout"), is_screen=False)
     (sent,) = {
-        heard.document.get("operationID") or heard.document["invocationID"]
-        for heard in script.heard
+        received.document.get("operationID") or received.document["invocationID"]
+        for received in script.received
     }
     flag = "--operation" if "units" in words else "--id"
-    assert said.err.endswith(f"it may have been done: send it again with {flag} {sent}\n")
+    assert output.err.endswith(f"it may have been done: send it again with {flag} {sent}\n")
 
 
 async def test_a_body_may_be_any_json_without_duplicate_keys(tmp_path: Path) -> None:
@@ -139,10 +141,10 @@ async def test_a_body_may_be_any_json_without_duplicate_keys(tmp_path: Path) -> 
         '"template": {"envs": [{"name": "A", "value": "\\ud83d\\ude00"}]}}'
     )
     async with site() as here:
-        made = await told(here, f"units create -f {file} -o json")
+        made = await run_on(here, f"units create -f {file} -o json")
         assert json.loads(made.out)["template"]["envs"][0]["value"] == "\U0001f600"
         file.write_text('{"name": "a", "name": "b"}')
-        assert "the key 'name' occurs twice" in (await told(here, f"units create -f {file}")).err
+        assert "the key 'name' occurs twice" in (await run_on(here, f"units create -f {file}")).err
 
 
 async def test_a_repeated_creation_is_reported_as_done_before() -> None:
@@ -150,9 +152,9 @@ async def test_a_repeated_creation_is_reported_as_done_before() -> None:
     storage = "storages create --operation three --name s --size 1Gi"
     async with site() as here:
         for command in (pool, storage):
-            said = [await told(here, command) for _ in range(2)]
-            assert [each.code for each in said] == [0, 0], said
-            assert ["was done before" in each.err for each in said] == [False, True]
+            output = [await run_on(here, command) for _ in range(2)]
+            assert [each.code for each in output] == [0, 0], output
+            assert ["was done before" in each.err for each in output] == [False, True]
 
 
 async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
@@ -162,45 +164,47 @@ async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
     file.write_text("operationID: one\nspecName: g1.1\nimage: a\nname: demo\n")
     async with site() as here:
         for told_again in (False, True):
-            said = await told(here, f"units create -f {file}")
-            assert said.code == 0
-            assert ("operation one was done before" in said.err) == told_again
-        changed = await told(here, "units update demo --image b -o json")
+            output = await run_on(here, f"units create -f {file}")
+            assert output.code == 0
+            assert ("operation one was done before" in output.err) == told_again
+        changed = await run_on(here, "units update demo --image b -o json")
         assert json.loads(changed.out)["image"] == "b"
-        stale = await told(here, "units update demo --image c --if-match '\"old\"'")
+        stale = await run_on(here, "units update demo --image c --if-match '\"old\"'")
         assert (stale.code, "precondition_failed" in stale.err) == (1, True)
-        assert (await told(here, "units delete demo --wait")).err == "unit demo is deleted\n"
+        assert (await run_on(here, "units delete demo --wait")).err == "unit demo is deleted\n"
 
 
 async def test_a_wait_shows_its_progress() -> None:
     async with site() as here, asyncio.TaskGroup() as tasks:
-        wait = tasks.create_task(told(here, f"{CREATE} --wait"))
+        wait = tasks.create_task(run_on(here, f"{CREATE} --wait"))
         await asyncio.sleep(5)
         here.set_status("demo", status="False", reason="PodUnschedulable", message="no room")
         await asyncio.sleep(5)
         here.set_status("demo")
-        said = await wait
-        assert (said.code, "Ready" in said.out) == (0, True)
-        assert "demo: +0.00s accepted\n" in said.err
-        assert "demo: PodUnschedulable: no room\n" in said.err
+        output = await wait
+        assert (output.code, "Ready" in output.out) == (0, True)
+        assert "demo: +0.00s accepted\n" in output.err
+        assert "demo: PodUnschedulable: no room\n" in output.err
 
 
 async def test_a_wait_for_a_failed_unit_says_why() -> None:
     async with site() as here:
-        await told(here, CREATE)
+        await run_on(here, CREATE)
         words = "ImagePullBackOff: no such tag"
         here.set_status("demo", status="False", reason="PodStartupFailed", message=words)
-        said = await told(here, "units wait demo")
-        assert said.code == 1
-        assert said.err.endswith(f"unit demo: PodStartupFailed: {words}\n")
+        output = await run_on(here, "units wait demo")
+        assert output.code == 1
+        assert output.err.endswith(f"unit demo: PodStartupFailed: {words}\n")
 
 
 async def test_a_watch_prints_every_change() -> None:
     async with site() as here:
-        await told(here, CREATE)
+        await run_on(here, CREATE)
         async with asyncio.TaskGroup() as tasks:
             screen = Screen()
-            watching = tasks.create_task(asked("units list --watch", here.address, stream=screen))
+            watching = tasks.create_task(
+                run_command("units list --watch", here.address, stream=screen)
+            )
             await asyncio.sleep(5)
             here.set_status("demo")
             await asyncio.sleep(5)
@@ -233,32 +237,38 @@ async def test_invoke_prints_what_the_function_answered() -> None:
         "startedAt": None,
         "completedAt": None,
     }
-    said, script = await scripted("invoke f --data '{\"a\": 1}' --sync --life 90s", answer(ended))
-    assert (said.code, json.loads(said.out)) == (0, ended["body"])
-    sent = script.heard[0].document
+    output, script = await scripted(
+        "invoke f --data '{\"a\": 1}' --sync --life 90s", answer(ended)
+    )
+    assert (output.code, json.loads(output.out)) == (0, ended["body"])
+    sent = script.received[0].document
     assert (sent["payload"], sent["mode"], sent["timeoutSeconds"]) == ({"a": 1}, "sync", 90)
     failed = {**ended, "state": "dead_lettered", "failureClass": "framework_error", "error": "x"}
-    said, _ = await scripted("invoke f --sync", answer(failed))
-    assert (said.code, "framework_error: x" in said.out) == (1, True)
-    said, _ = await scripted("invocations wait f i", answer(failed))
-    assert (said.code, "framework_error: x" in said.err) == (1, True)
+    output, _ = await scripted("invoke f --sync", answer(failed))
+    assert (output.code, "framework_error: x" in output.out) == (1, True)
+    output, _ = await scripted("invocations wait f i", answer(failed))
+    assert (output.code, "framework_error: x" in output.err) == (1, True)
 
 
 async def test_a_broken_transfer_leaves_the_local_file_as_it_was(tmp_path: Path) -> None:
     target = tmp_path / "model.bin"
     target.write_bytes(b"before")
     fetch = f"storages files get w sub/model.bin {target}"
-    said, script = await scripted(fetch, raw(b"\x00\x01", content_type="application/x"))
-    assert (said.code, target.read_bytes(), said.err) == (0, b"\x00\x01", f"2 bytes in {target}\n")
-    assert script.heard[0].path == "/api/v1/gpu-storages/w/files/sub/model.bin"
+    output, script = await scripted(fetch, raw(b"\x00\x01", content_type="application/x"))
+    assert (output.code, target.read_bytes(), output.err) == (
+        0,
+        b"\x00\x01",
+        f"2 bytes in {target}\n",
+    )
+    assert script.received[0].path == "/api/v1/gpu-storages/w/files/sub/model.bin"
 
-    said, _ = await scripted(fetch, half)
-    assert (said.code, target.read_bytes()) == (3, b"\x00\x01")
+    output, _ = await scripted(fetch, half)
+    assert (output.code, target.read_bytes()) == (3, b"\x00\x01")
     assert names_in(tmp_path) == ["model.bin"]
 
-    said, script = await scripted(f"storages files put w {target} sub/", raw(b"", 201))
-    assert (said.code, script.heard[0].body) == (0, b"\x00\x01")
-    assert script.heard[0].path.endswith("/files/sub/model.bin")
+    output, script = await scripted(f"storages files put w {target} sub/", raw(b"", 201))
+    assert (output.code, script.received[0].body) == (0, b"\x00\x01")
+    assert script.received[0].path.endswith("/files/sub/model.bin")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests import file_server
-from tests.rooms.commands.asked import asked
+from tests.rooms.commands.running import run_command
 from tests.rooms.commands.sessions import exchanges_of, files_of, is_as_written, sections_of
 from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
 from tests.rooms.roles.programs import programs
@@ -45,7 +45,7 @@ async def follow(section: str, server: str) -> None:
     assert exchanges, f"{section} shows nothing"
     for each in exchanges:
         stream = io.StringIO()
-        await asked(each.words, server, stream=stream)
+        await run_command(each.words, server, stream=stream)
         assert is_as_written(stream.getvalue(), each.lines), (
             f"gpuruntime {each.words} says\n{stream.getvalue()}"
         )

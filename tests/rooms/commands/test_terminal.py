@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gpuruntime.commands.terminal import Terminal, line, plain
-from tests.rooms.commands.asked import Screen
+from tests.rooms.commands.running import Screen
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b2J\u202ec\U000e0041\x7f\r\n"
 

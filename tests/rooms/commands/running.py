@@ -23,7 +23,7 @@ class Screen(io.StringIO):
 
 
 @attrs.frozen
-class Said:
+class Output:
     code: int
     out: str
     err: str
@@ -33,13 +33,13 @@ def now() -> datetime:
     return START + timedelta(seconds=asyncio.get_running_loop().time())
 
 
-async def asked(
+async def run_command(
     words: str, server: str, *, is_screen: bool = False, stream: io.StringIO | None = None
-) -> Said:
+) -> Output:
     """Run a command; `words` follow the program's name, and `stream` takes both outputs."""
     kind = Screen if is_screen else io.StringIO
     out, err = stream or kind(), stream or kind()
     options = parser().parse_args(shlex.split(words))
     settings = client_settings.load(vars(options), environment={"GPURUNTIME_SERVER": server})
     code = await perform(options, settings, Terminal(out=out, err=err, now=now))
-    return Said(code, out.getvalue(), err.getvalue())
+    return Output(code, out.getvalue(), err.getvalue())
