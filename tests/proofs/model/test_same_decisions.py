@@ -173,6 +173,13 @@ def expected(move: claim_plan.Move) -> tuple[str, bool]:
             raise AssertionError(move)
 
 
+def words_of_unit(unit: Unit | None) -> str:
+    if unit is None:
+        return "no unit"
+    stock = "its stock" if unit.source == STOCK_UID else "other stock"
+    return f"{unit.operation} {unit.body} on {stock}"
+
+
 UNITS: Final = [
     a_unit(operation=operation, body=body, source=source)
     for operation in ("op1", "op2")
@@ -181,7 +188,7 @@ UNITS: Final = [
 ]
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", UNITS, ids=words_of_unit)
 def test_a_unit_that_has_the_name_of_a_create_is_answered_alike(unit: Unit) -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
     move = claim_plan.next_move(Found(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
@@ -196,7 +203,7 @@ def test_an_attempt_starts_over_if_the_unit_with_its_name_is_gone() -> None:
     assert after.attempts[0].step is Step.REPLAY
 
 
-@pytest.mark.parametrize("unit", [None, *UNITS])
+@pytest.mark.parametrize("unit", [None, *UNITS], ids=words_of_unit)
 def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> None:
     state = an_attempt(Step.CREATE, Verb.CREATE, unit=unit)
     seen = Found(unit_of(unit, 0), LOSS) if unit else claim_plan.Absent(LOSS)
@@ -207,6 +214,7 @@ def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> 
 @pytest.mark.parametrize(
     "stock",
     [None, a_stock(), a_stock(uid=12), *(a_stock(operation=each) for each in ("op1", "op2"))],
+    ids=["gone", "free", "created again", "claimed by op1", "claimed by op2"],
 )
 def test_an_attempt_goes_on_alike_after_a_refused_claim(stock: Stock | None) -> None:
     state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))

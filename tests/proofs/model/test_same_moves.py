@@ -198,6 +198,7 @@ def test_every_write_of_the_protocol_is_a_write_of_the_model_with_its_guard() ->
         for verb in verbs
         if module in (STOCK, HANDOFF)
     ],
+    ids=lambda value: value.function if isinstance(value, Write) else str(value),
 )
 def test_a_guard_of_the_model_refuses_what_the_product_s_guard_refuses(
     verb: Verb, write: Write
