@@ -119,9 +119,7 @@ def _takes_port(rule: Document, wanted: tuple[Endpoint, int, str]) -> bool:
 
 
 def _is_port(given: Document, target: Endpoint, port: int, protocol: str) -> bool:
-    """Return whether the rule's port matches; a name is that of a target's port in both
-    directions.
-    """
+    """Return whether the port matches; a name is one of the target's, in both directions."""
     if given.get("protocol", "TCP") != protocol:
         return False
     first: int | str | None = given.get("port")

@@ -187,13 +187,14 @@ async def browsing(program: Path, folder: Path, *options: str) -> AsyncIterator[
 
 
 async def _address(path: Path, process: asyncio.subprocess.Process) -> str:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while process.returncode is None:
-            lines = _lines(path)
-            if len(lines) == 2:
-                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-            await asyncio.sleep(0.05)
-    raise BrowserError(f"the browser ended with {process.returncode}")
+    lines = await eventually(
+        lambda: _lines(path),
+        lambda lines: len(lines) == 2 or process.returncode is not None,
+        within_seconds=PATIENCE_SECONDS,
+    )
+    if process.returncode is not None:
+        raise BrowserError(f"the browser ended with {process.returncode}")
+    return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
 
 
 def _lines(path: Path) -> list[str]:

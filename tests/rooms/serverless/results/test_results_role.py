@@ -14,7 +14,7 @@ from gpuruntime.bus.messages import NULL, Record
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.results.postgres import PostgresOptions, postgres_results
-from tests.eventually import eventually_blocking
+from tests.eventually import equals, eventually, eventually_blocking
 from tests.proofs.real_cluster.product import Caller, Process
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.roles.programs import Programs, programs
@@ -77,20 +77,23 @@ async def in_stream(made: Bus, names: list[str]) -> dict[str, StoredRecord | Non
 
 
 async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str, Any]:
-    """What is in the database, as soon as that is all and terminal."""
-    async with asyncio.timeout(90), postgres_results(PostgresOptions(url=server.url)) as store:
-        while True:
-            kept = {name: await store.read(FUNCTION, name) for name in names}
-            # Nothing here ran while the broker was away: the connection may be on its way back.
+    """Return the database's results, once they are complete and equal to the broker's."""
+    async with postgres_results(PostgresOptions(url=server.url)) as store:
+
+        async def lacking() -> list[str]:
+            kept.update({name: await store.read(FUNCTION, name) for name in names})
+            # These reads let the loop notice that the broker was away, which blocking calls hid.
             await made.connection.connected()
-            if all(kept.values()) and kept == await in_stream(made, names):
-                for stored in kept.values():
-                    assert stored
-                    parts = range(stored.record.bodyParts)
-                    body = b"".join([await store.read_part(stored, part) for part in parts])
-                    assert body == (body_of(stored.record.invocationID) if parts else b"")
-                return kept
-            await asyncio.sleep(0.5)
+            streamed = await in_stream(made, names)
+            return [name for name in names if not kept[name] or kept[name] != streamed[name]]
+
+        kept: dict[str, Any] = {}
+        await eventually(lacking, equals([]), within_seconds=90, poll_seconds=0.5)
+        for stored in kept.values():
+            parts = range(stored.record.bodyParts)
+            body = b"".join([await store.read_part(stored, part) for part in parts])
+            assert body == (body_of(stored.record.invocationID) if parts else b"")
+        return kept
 
 
 def until_tells(process: Process, words: str) -> None:
