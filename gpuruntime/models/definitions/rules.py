@@ -20,8 +20,8 @@ PLATFORM_ENV: Final = ("SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT")
 DEFAULT_SOCKET: Final = "/tmp/serverless-framework/framework.sock"  # noqa: S108  # inside the Pod
 _KERNEL_PATHS = ("/dev", "/proc", "/sys")
 
-# Of the metadata, a rule sees only the name, so it recognizes a derived name by its form: the
-# digest of an operationID, and the endings by which pools and functions name their units.
+# A rule sees only the name of the metadata, so it recognizes a derived name by its form. That is
+# the digest of an operationID, and the endings by which pools and functions name their units.
 _DERIVED = "op-[0-9a-f]{40}"
 _DERIVED_POOL = f"^{_DERIVED}$"
 _DERIVED_STORAGE = _DERIVED_POOL
