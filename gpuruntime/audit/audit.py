@@ -128,7 +128,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="observed-generation",
-        description="a status tells of no generation that is yet to come",
+        description="a status reports no generation later than the object's",
         subjects=_reporting,
         judge=states.observed_generation,
     ),
@@ -152,7 +152,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="claim-whole",
-        description="a stock unit bears all marks of a claim or none",
+        description="a stock unit has all marks of a claim or none",
         subjects=_stock,
         judge=claims.whole_marks,
     ),
@@ -164,7 +164,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="claim-held",
-        description="the stock that a started unit lives from is claimed by it",
+        description="the stock that a started unit uses is claimed by it",
         subjects=_units,
         judge=claims.held_by_its_unit,
     ),
@@ -202,32 +202,32 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="deletion-ends",
-        description="a unit or storage whose tombstone is written goes",
+        description="a unit or storage is deleted after its tombstone was written",
         subjects=_deletable,
         judge=children.deletion_ends,
         needs=("tombstones",),
     ),
     Rule(
         name="unit-labels",
-        description="a unit's labels say its name and its specName",
+        description="a unit's labels agree with its name and its specName",
         subjects=_all_units,
         judge=labels.unit_labels,
     ),
     Rule(
         name="source-marks",
-        description="an active unit names its whole source or none, and bears no claim",
+        description="an active unit names its whole source or none, and has no claim",
         subjects=_units,
         judge=labels.source_marks,
     ),
     Rule(
         name="pool-labels",
-        description="a pool's labels say its name and its specName",
+        description="a pool's labels agree with its name and its specName",
         subjects=_pools,
         judge=labels.pool_labels,
     ),
     Rule(
         name="stock-of-pool",
-        description="stock bears the name, an ordinal and the envelope of its pool",
+        description="stock has the name, an ordinal and the envelope of its pool",
         subjects=_stock,
         judge=labels.stock_of_its_pool,
     ),
@@ -255,7 +255,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="storage-held",
-        description="who mounts a storage holds it",
+        description="a unit that mounts a storage holds it",
         subjects=mounts.may_mount,
         judge=mounts.held_by_its_unit,
         needs=("storages", "deployments", "pods"),
@@ -269,7 +269,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="storage-filled",
-        description="nobody mounts a storage that is not prepared, or has no volume yet",
+        description="a storage that is not prepared, or has no volume yet, is not mounted",
         subjects=mounts.uses,
         judge=mounts.filled_before,
         needs=("storages", "pods"),
@@ -341,7 +341,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="worker-drains",
-        description="a worker that was told to drain goes",
+        description="a draining worker is deleted",
         subjects=_workers,
         judge=functions.drain_ends,
     ),

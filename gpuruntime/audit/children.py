@@ -112,7 +112,7 @@ def isolated(child: Deployment | Pod, index: SnapshotIndex) -> Iterator[Finding]
     if owner is None or owner.uid != unit.metadata.uid:
         yield _of_child(
             child,
-            f"is not isolated: NetworkPolicy {child_key(unit)} of its unit is not there",
+            f"is not isolated: NetworkPolicy {child_key(unit)} of its unit does not exist",
             "see that a manager leads, which writes it; suspend the unit until then",
             allowed_seconds=END_SECONDS if isinstance(child, Pod) else 0.0,
         )
@@ -124,7 +124,7 @@ def deletion_ends(value: GPUUnit | GPUStorage, index: SnapshotIndex) -> Iterator
     if operation is not None and not is_terminating(value):
         yield Finding(
             objects=(reference_to(value),),
-            message=f"{reference_to(value)} is there, and the tombstone of operation "
+            message=f"{reference_to(value)} exists, and the tombstone of operation "
             f"{operation} says that it was deleted",
             remedy="delete it again",
             allowed_seconds=DELETE_SECONDS,
@@ -144,9 +144,9 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
     controllers = [owner for owner in child.metadata.ownerReferences if owner.controller]
     owner = controllers[0] if controllers else None
     if len(controllers) > 1:
-        yield _of_child(child, "has two controllers", f"remove the one that is no {kind}")
+        yield _of_child(child, "has two controllers", f"remove the one that is not a {kind}")
     elif owner is None:
-        yield _of_child(child, "has no owner", "delete it: its owner makes another one")
+        yield _of_child(child, "has no owner", "delete it: its owner creates another one")
     elif owner.kind != kind:
         yield _of_child(
             child,
@@ -173,7 +173,7 @@ def _held_by_annotation(claim: VolumeClaim, index: SnapshotIndex) -> Iterator[Fi
     if not uid:
         name = claim.metadata.labels.get(labels.STORAGE, "")
         remedy = f"annotate it {labels.OWNER_UID}= the uid of its storage {name}, if it is its own"
-        yield _of_child(claim, "is no storage's", remedy)
+        yield _of_child(claim, "belongs to no storage", remedy)
     elif uid not in index.storage_by_uid:
         yield _of_child(
             claim,

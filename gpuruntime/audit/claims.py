@@ -28,11 +28,11 @@ def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
     if 0 < len(missing) < len(provenance.CLAIM_MARKS):
         fault = f"without {', '.join(missing)}"
     elif not missing and provenance.claimant_of(stock) is None:
-        fault = f"by {marks[labels.CLAIMED_BY]!r}, which is no namespace/name"
+        fault = f"by {marks[labels.CLAIMED_BY]!r}, which is not namespace/name"
     if fault:
         yield Finding(
             objects=(reference_to(stock),),
-            message=f"{reference_to(stock)} bears a claim {fault}",
+            message=f"{reference_to(stock)} has a claim {fault}",
             remedy=f"remove {_MARKS}, unless an active unit names it as its source",
         )
 
@@ -54,7 +54,7 @@ def settled(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
         yield Finding(
             objects=(reference_to(stock),),
             message=f"{reference_to(stock)} is claimed by operation {operation} for "
-            f"{claimant_key}, and no such unit lives from it",
+            f"{claimant_key}, and no such unit uses it",
             remedy=f"see that a manager leads, which frees it; or remove {_MARKS}",
             allowed_seconds=DOUBT_SECONDS,
             version=f"doubt {attempt}",
@@ -63,7 +63,7 @@ def settled(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
         yield Finding(
             objects=(reference_to(stock), reference_to(claimant)),
             message=f"{reference_to(claimant)} has started, and its stock "
-            f"{reference_to(stock)} still holds a seat",
+            f"{reference_to(stock)} still counts as claimed",
             remedy="see that a manager leads, which deletes the stock unit",
             allowed_seconds=CONSUME_SECONDS,
             version=attempt,
@@ -110,7 +110,7 @@ def held_by_its_unit(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
             objects=(reference_to(unit), reference_to(stock)),
             message=f"{reference_to(unit)} has started on {reference_to(stock)}, "
             f"which is claimed by {holder}",
-            remedy="delete the stock unit, so that nobody else is given its envelope",
+            remedy="delete the stock unit, so that no other unit gets its envelope",
         )
 
 
@@ -126,7 +126,7 @@ def same_envelope(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
         yield Finding(
             objects=(reference_to(unit), reference_to(stock)),
             message=f"{reference_to(unit)} has another envelope than {reference_to(stock)}, "
-            "from which it lives",
+            "which it uses",
             remedy="delete the unit and ask for it again",
         )
 

@@ -107,7 +107,7 @@ def enough_workers(template: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]
         objects=(reference_to(template),),
         message=f"{reference_to(template)} has {len(staying)} workers of "
         f"{function.minAvailableCount} that must be available, and stock of "
-        f"{template.spec.specName} is free ({reason or 'no reason is told'})",
+        f"{template.spec.specName} is free ({reason or 'no reason is reported'})",
         remedy="see that an activator leads, and what it logs of claims of this unit's workers",
         allowed_seconds=CLAIM_SECONDS,
         version=f"{len(staying)} of {function.minAvailableCount}",
@@ -159,7 +159,7 @@ def drain_ends(worker: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     limits = _limits_of(worker, index)
     yield _of_worker(
         worker,
-        f"was told to drain at {worker.metadata.annotations[labels.DRAINING]}, and is still there",
+        f"is draining since {worker.metadata.annotations[labels.DRAINING]}, and still exists",
         "see that an activator leads, which deletes it; or delete it",
         allowed_seconds=_drain_seconds(limits),
         version=str(limits.timeoutSeconds),

@@ -34,7 +34,7 @@ def source_marks(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
         yield _marked(unit, f"names half of a source: {', '.join(named)}")
     claimed = [name for name in _CLAIMS if name in notes]
     if claimed:
-        yield _marked(unit, f"serves, and bears the mark of a claim: {', '.join(claimed)}")
+        yield _marked(unit, f"is active, and has the mark of a claim: {', '.join(claimed)}")
 
 
 def pool_labels(pool: StockPool, _: SnapshotIndex) -> Iterator[Finding]:
@@ -84,5 +84,5 @@ def _marked(unit: GPUUnit, fault: str) -> Finding:
     return Finding(
         objects=(reference_to(unit),),
         message=f"{reference_to(unit)} {fault}",
-        remedy="find who wrote it by hand; delete it, and ask for another one",
+        remedy="find out who wrote it by hand; delete it, and ask for another one",
     )

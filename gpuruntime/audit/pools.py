@@ -17,7 +17,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 STALE_SECONDS: Final = 180.0
 # Removing the stock of a deleted pool may need a change of leader.
 DISSOLVE_SECONDS: Final = 180.0
-_RECOUNT = "see in the manager's log why it does not report the pool; its next report counts anew"
+_RECOUNT = "see in the manager's log why it does not report the pool; its next report counts again"
 
 
 def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
     if told != counted and pool.status.conditions and not provenance.is_terminating(pool):
         yield Finding(
             objects=(reference_to(pool),),
-            message=f"{reference_to(pool)} tells of (free, claimed, consumed) {told}, "
+            message=f"{reference_to(pool)} reports (free, claimed, consumed) {told}, "
             f"and its stock is {counted}",
             remedy=_RECOUNT,
             allowed_seconds=STALE_SECONDS,
@@ -75,8 +75,8 @@ def ordinal_recorded(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
         yield Finding(
             objects=(reference_to(unit), reference_to(living)),
             message=f"{reference_to(pool)} made ordinal {ordinal} twice: "
-            f"{reference_to(unit)} consumed one, and another is there",
-            remedy="delete the stock unit that is there, unless it is claimed",
+            f"{reference_to(unit)} consumed one, and another exists",
+            remedy="delete the existing stock unit, unless it is claimed",
         )
 
 
@@ -113,12 +113,11 @@ def _stock_faults(pool: StockPool, tally: Tally) -> Iterator[str]:
     status, wanted = pool.status, pool.spec.replicas
     if status.consumed + tally.recorded > status.seeded:
         yield (
-            f"{status.consumed} of {status.seeded} made are consumed, "
-            f"and {tally.recorded} are there"
+            f"{status.consumed} of {status.seeded} made are consumed, and {tally.recorded} exist"
         )
     is_as_made = pool.metadata.generation <= 1
     if pool.spec.refill == Refill.NEVER and is_as_made and tally.there > wanted:
-        yield f"{tally.there} are there of {wanted} to be made once"
+        yield f"{tally.there} exist of {wanted} to be created once"
 
 
 def _told(pool: StockPool) -> tuple[int, int, int]:

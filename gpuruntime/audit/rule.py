@@ -52,7 +52,7 @@ def _not_judged(subject: Subject, error: Exception) -> Finding:
         objects=objects,
         message=f"the rule cannot be judged of {', '.join(map(str, objects))}: "
         f"{type(error).__name__}: {error} ({PurePath(place.filename).name}:{place.lineno})",
-        remedy="look at what is unusual about them; and report it, for it is a fault of the audit",
+        remedy="find out what is unusual about them, and report it: the audit is at fault",
         version=NOT_JUDGED,
     )
 

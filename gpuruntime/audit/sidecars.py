@@ -142,7 +142,7 @@ def _reads(deployment: Deployment, container: _Container, secret: Key) -> Findin
     return _found(
         deployment,
         f"lets container {container.name} read Secret {secret}, which is a worker's alone",
-        "delete the Deployment and the Secret: both are made anew, with another login",
+        "delete the Deployment and the Secret: both are created again, with another login",
         version=container.name,
     )
 

@@ -47,7 +47,7 @@ _GOOD: Final = frozenset(
     }
 )
 _STATUSES = frozenset({"True", "False"})
-_REWRITE = "restart the manager: its next look writes the status anew"
+_REWRITE = "restart the manager: it then writes the status again"
 
 
 def one_state(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def observed_generation(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
         yield Finding(
             objects=(reference_to(held),),
             message=f"{reference_to(held)} is at generation {held.metadata.generation}, "
-            f"and its status tells of generation {observed}",
+            f"and its status reports generation {observed}",
             remedy=f"find who else writes it, or restored it; {_REWRITE}",
         )
 
@@ -94,7 +94,7 @@ def _state_faults(held: Reporting) -> Iterator[str]:
     status = held.status
     for type_, count in Counter(each.type for each in status.conditions).items():
         if count > 1:
-            yield f"the condition {type_} is there {count} times"
+            yield f"the condition {type_} occurs {count} times"
     if not status.phase and not status.conditions:
         return
     ready = condition_of(status.conditions, ConditionType.READY)
@@ -121,9 +121,9 @@ def _unit_faults(unit: GPUUnit) -> Iterator[str]:
     if phase is UnitPhase.READY and spec.suspended:
         yield "it is Ready and suspended"
     if runs_none and not spec.is_function_template:
-        yield "it is told of as a function, and declares none"
+        yield "it is reported as a function, and declares none"
     if phase is UnitPhase.SUSPENDED and not spec.suspended:
-        yield "it is Suspended, and nobody suspends it"
+        yield "it is Suspended, and its spec does not suspend it"
 
 
 def _storage_faults(storage: GPUStorage) -> Iterator[str]:
