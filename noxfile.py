@@ -1,4 +1,4 @@
-"""The project's checks: the same names here, on a laptop and in continuous integration."""
+"""The sessions check the project, under the same names on a laptop and in CI."""
 
 import os
 
@@ -9,35 +9,36 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-# What the suites of functions try fewer of outside their session.
+# Outside their session, the suites of functions try fewer.
 FULL_PROOF = {"GPURUNTIME_CHAIN_INVOCATIONS": "10000", "GPURUNTIME_CHAIN_SCHEDULES": "20"}
 
 
 def install(session: nox.Session, group: str, *extras: str) -> None:
-    """The product itself in editable form, and the pinned tools of one group."""
+    """Install the product in editable form, and the pinned tools of one group."""
     product = f".[{','.join(extras)}]" if extras else "."
     session.install("-q", "-e", product, *nox.project.dependency_groups(PYPROJECT, group))
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint, and the order of the rooms."""
+    """Check the format, the lint rules, the order of the rooms, and the prose."""
     install(session, "lint")
     session.run("ruff", "format", "--check", "-q")
     session.run("ruff", "check", "-q")
     session.run("lint-imports", "--no-cache", silent=True)
+    session.run("python", ".ci/prose_check.py")
 
 
 @nox.session
 def typing(session: nox.Session) -> None:
-    """Mypy, strict, over the product and its tests."""
+    """Run mypy, strict, over the product and its tests."""
     install(session, "typing", "local")
     session.run("mypy", "--no-error-summary")
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Everything that needs nothing but Python."""
+    """Run every test that needs only Python."""
     install(session, "tests", "local", "postgres")
     session.run(
         "pytest", "-n", "2", "-m", "not cluster and not node and not serverless", *session.posargs
@@ -46,18 +47,18 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def cluster(session: nox.Session) -> None:
-    """The suites against a real control plane, which is built first where none is at hand."""
+    """Run the suites against a real control plane; build it first if there is none."""
     install(session, "tests", "local", "postgres")
     for proof in ("real_cluster", "real_file_server", "monitoring", "browser"):
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
-    # What a thread of the fault proxy leaves to the collector is no matter of the product.
+    # Objects that a thread of the fault proxy leaves unclosed are no fault of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
     session.run("pytest", "-m", "cluster", "-W", unclosed, *session.posargs)
 
 
 @nox.session
 def node(session: nox.Session) -> None:
-    """The suites against one real node: real Pods. Needs root, and leaves no trace of it."""
+    """Run the suites against one real node with real Pods; needs root, and leaves no trace."""
     if os.geteuid() != 0:
         session.error("a real node needs root: run `nox -s node` as root")
     install(session, "tests", "local", "postgres")
@@ -71,46 +72,46 @@ def node(session: nox.Session) -> None:
 
 @nox.session
 def serverless(session: nox.Session) -> None:
-    """Invocations on a real broker, under kills, pauses and lost connections; their results."""
+    """Run invocations on a real broker under kills, pauses and lost connections."""
     install(session, "tests", "local", "postgres")
     session.run("python", "-m", "tests.rooms.serverless.binaries")
-    given = os.environ  # noqa: TID251 - whoever runs it may ask for less, or for more
+    given = os.environ  # noqa: TID251 - the environment may ask for fewer or more
     proof = {name: given.get(name, most) for name, most in FULL_PROOF.items()}
     session.run("pytest", "-m", "serverless", *session.posargs, env=proof)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The budgets as ratios, measured side by side in one run."""
+    """Measure the budgets as ratios, side by side in one run."""
     install(session, "bench", "local")
     session.run("python", "-m", "tests.proofs.bench")
 
 
 @nox.session
 def load(session: nox.Session) -> None:
-    """10,000 stock units and 2,000 claims of them on a real control plane, within budgets."""
+    """Run 10,000 stock units and 2,000 claims on a real control plane, within budgets."""
     install(session, "bench", "local")
     session.run("python", "-m", "tests.proofs.load", *session.posargs)
 
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """The whole product in virtual time under planned faults, seed after seed."""
+    """Run the whole product in virtual time under planned faults, seed after seed."""
     install(session, "tests", "local")
-    # Of so many seeds every write that is met so often is died at, before, while and after it.
+    # These seeds crash before, during and after every write that they make 500 times.
     seeds = session.posargs or ["--seeds", "0-199", "--covered", "500"]
     session.run("python", "-m", "tests.proofs.simulation", *seeds)
 
 
 @nox.session
 def mutations(session: nox.Session) -> None:
-    """Whether the simulation finds defects: each is planted, one at a time."""
+    """Check that the simulation finds defects: each is planted, one at a time."""
     install(session, "tests", "local")
     session.run("python", "-m", "tests.proofs.simulation.mutations", *session.posargs)
 
 
 @nox.session
 def model(session: nox.Session) -> None:
-    """The claim and stock protocol: small scopes completely, then without each of its clauses."""
+    """Explore the claim and stock protocol in small scopes, then without each clause."""
     install(session, "tests")
     session.run("python", "-m", "tests.proofs.model", *session.posargs)

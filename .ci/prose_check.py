@@ -141,7 +141,7 @@ def passages(text: str) -> Iterator[tuple[int, str]]:
         is_fence = raw.lstrip().startswith("```")
         if is_fence:
             is_code = not is_code
-        elif is_code:
+        elif is_code or (raw.startswith("    ") and not lines):
             continue
         line = "" if is_fence else CODE.sub("", raw).strip()
         is_row, starts = line.startswith("|"), re.match(r"[-*#>|]|\d+\. ", line)

@@ -52,6 +52,7 @@ def test_a_long_sentence_of_a_document_is_found(prose: ModuleType, text: str) ->
     "text",
     [
         pytest.param(f"```\n{LONG}\n```", id="code-block"),
+        pytest.param(f"One.\n\n    {LONG}", id="indented-code"),
         pytest.param(f"One. [two]({LONG.replace(' ', '/')}) three.", id="link-target"),
         pytest.param("`a`, " * 40, id="list-of-names"),
         pytest.param("word " * 20 + "end. " + "word " * 20, id="two-sentences"),
