@@ -1,4 +1,4 @@
-"""Whether PostgreSQL is at hand for the suites; where the machine lets us, it is installed."""
+"""Checks whether PostgreSQL is available to the suites, and installs it where possible."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _missing() -> str:
-    """Words about the first program that is not there; none where all are."""
+    """Return a message about the first missing program, or "" if none is missing."""
     try:
         for name in PROGRAMS:
             program(name)
@@ -35,7 +35,7 @@ def _missing() -> str:
 
 
 def _apt_get(*arguments: str) -> None:
-    """One that fails is seen by what is missing after it."""
+    """Run a command; if it fails, the program that is missing afterwards shows it."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "-y", "-q", *arguments], check=False, env=environment)
 

@@ -26,14 +26,14 @@ QUICK = ActivatorOptions(orphan_seconds=0.5)
 
 @attrs.define(kw_only=True)
 class Node:
-    """Starts what the cluster has units for, and stops what it has none for any more."""
+    """Starts a worker for each unit of the cluster, and stops it when its unit is gone."""
 
     made: Bus
     cluster: Cluster
     ledger: Ledger
     tasks: asyncio.TaskGroup
     running: dict[str, asyncio.Task[None]] = attrs.field(factory=dict)
-    # By uid, every worker that ever started.
+    # Every worker that ever started, by uid.
     started: list[str] = attrs.field(factory=list)
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ def _queue(own: Connection, made: Bus) -> BrokerLink:
 
 @asynccontextmanager
 async def fleet(made: Bus, *, stock: int = 6) -> AsyncIterator[Fleet]:
-    """An activator that leads, on the real broker, with a connection of its own."""
+    """Run a leading activator on the real broker, with its own connection."""
     cluster, ledger = Cluster(), Ledger()
     cluster.add_stock(stock)
     async with (

@@ -1,9 +1,9 @@
-"""A function whose calls come and go by a seed, in virtual time.
+"""A function whose calls arrive by a seeded schedule, in virtual time.
 
-The activator, its cluster and its caches are real. The queue and the workers are a model of what
-the broker and `gpuruntime worker` do: a worker that is ready takes calls while it has a free
-place, holds each for its time, drains when it is told to, and what it had in hand at its end waits
-again. Orders, beats and wakes are lost now and then, as nobody answers them.
+The activator, its cluster and its caches are real. The queue and the workers are a model of the
+broker and of `gpuruntime worker`. A ready worker takes calls while it has a free slot and holds
+each for its time. It drains when ordered to, and its calls wait again when it ends. Orders,
+heartbeats and wake-ups are lost at times, since they are not acknowledged.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from tests.rooms.serverless.scaling.scaled import NAMES, Scaled
 
 FUNCTION = "echo"
 BEAT_SECONDS = 5.0
-# An order is given again at every look, and a look comes once in a second.
+# An order is repeated at every reconcile, and there is one a second.
 ORDER_SECONDS = 1.0
 ORDERS_LOST = BEATS_LOST = WAKES_LOST = READINGS_LOST = 0.05
-# A claim is three requests, and there may be a look at the stock between two of them.
+# A claim is three requests, with possibly a reconcile between two of them.
 CLAIM_SECONDS = 2.0
 MOST_LATE_CALLS = 6
 
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """Calls as moment and seconds of work; `deleted` and `withdrawn` are moments of a worker."""
+    """Calls as moments and seconds of work; `deleted` and `withdrawn` are moments of a worker."""
 
     most: int
     least: int
@@ -49,12 +49,12 @@ class Schedule:
 
     @property
     def ends_at(self) -> float:
-        """When the last call has come, and one worker alone would have done all of them."""
+        """Return when the last call has arrived and one worker alone would have done all."""
         return max(at for at, _ in self.calls) + sum(seconds for _, seconds in self.calls)
 
 
 def schedule_of(rng: Random) -> Schedule:
-    """Bursts come about as often as it takes to scale in after the one before."""
+    """Return a schedule whose bursts are about as far apart as scaling in takes."""
     most, idle_seconds = rng.randint(1, 4), rng.choice([0, 1, 3])
     calls, at = [], 1.0
     for _ in range(rng.randint(2, 4)):
@@ -78,7 +78,7 @@ class Call:
 
 
 class World:
-    """`faults` are what should never have been seen, in words."""
+    """A run of one schedule; `faults` are texts about broken promises."""
 
     def __init__(self, made: Scaled, schedule: Schedule, rng: Random) -> None:
         self.faults: list[str] = []
@@ -96,7 +96,7 @@ class World:
         _tap(made.cluster, self._on_change)
 
     def begin(self) -> None:
-        """From now on the activator hears of queue and workers by itself."""
+        """Connect the activator to the modelled queue and workers from now on."""
         made, chosen = self.made, self._schedule
         made.activator.hearing_since = asyncio.get_running_loop().time()
         made.activator.readings._source = self  # type: ignore[assignment]  # as the broker would
@@ -118,7 +118,7 @@ class World:
             self.later(at, self._withdraw_one)
 
     async def read(self) -> dict[str, int]:
-        """The depths, in the place of the broker."""
+        """Return the depths, in place of the broker."""
         await asyncio.sleep(self.rng.uniform(0, 0.05))
         if self.rng.random() < READINGS_LOST:
             raise UnavailableError("no answer")
@@ -126,7 +126,7 @@ class World:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is to come, all calls have ended, and just the least of workers is ready."""
+        """Return whether all calls have ended and just the minimum of workers is ready."""
         states = [self.workers[uid].state for uid in self.units]
         is_over = not self.depth and not self._coming
         return is_over and states == [WorkerState.READY] * self._schedule.least
@@ -145,7 +145,7 @@ class World:
         self.give()
 
     def give(self) -> None:
-        """What waits goes to any that has asked for it."""
+        """Give waiting calls to any worker with an open request."""
         while self._waiting:
             free = [each for each in self.workers.values() if each.has_room]
             if not free:
@@ -179,14 +179,14 @@ class World:
         self.later(seconds, worker.drain)
 
     def _call_again(self) -> None:
-        """Just when a worker goes, or has gone."""
+        """Let calls arrive just when a worker ends, or right after."""
         if self._late_calls and self.rng.random() < 0.4:
             self._late_calls -= 1
             self._coming += 1
             self.later(self.rng.uniform(0, 1.5), self.accept, self.rng.choice([0.02, 1.0]))
 
     def _delete_one(self) -> None:
-        """As somebody does with kubectl."""
+        """Delete a worker, as a user does with kubectl."""
         self._coming -= 1
         if self.units:
             uid = self.rng.choice(sorted(self.units))
@@ -194,13 +194,13 @@ class World:
             self.made.delete(self.workers[uid].name)
 
     def _withdraw_one(self) -> None:
-        """As a container does that asks its own worker to drain."""
+        """Let a container order its own worker to drain."""
         self._coming -= 1
         if self.units:
             self.workers[self.rng.choice(sorted(self.units))].drain()
 
     def _judge(self) -> None:
-        """A seat that is free and needed is not left alone for longer than a claim takes."""
+        """Check that a needed free seat is not left unused for longer than a claim takes."""
         there, chosen = len(self.units), self._schedule
         if there > chosen.most:
             self.faults.append(f"{there} workers where {chosen.most} may be")
@@ -216,7 +216,7 @@ class World:
 
 
 class Worker:
-    """What runs for one unit, until some time after that is gone."""
+    """Run the worker of one unit until some time after the unit is deleted."""
 
     def __init__(self, world: World, unit: Document, concurrency: int) -> None:
         self.state = WorkerState.STARTING
@@ -247,7 +247,7 @@ class Worker:
             self._turn(WorkerState.DRAINING if self._held else WorkerState.DRAINED)
 
     def end(self) -> None:
-        """It is told so, and has a little time; the name may be another's by then."""
+        """End the worker after its grace period; a later unit may have its name by then."""
         self._world.later(self._world.rng.uniform(0, 0.5), self.drain)
         self._world.later(2.0, self._give_back)
 
@@ -300,7 +300,7 @@ def _is_marked(unit: Document) -> bool:
 
 
 def _tap(cluster: Cluster, hear: Callable[[str, Document | None, Document | None], None]) -> None:
-    """Of each change of a worker's unit, in the very step."""
+    """Check each change of a worker's unit in the moment it happens."""
     seen: dict[str, Document] = {}
 
     def on_change(change: Change) -> None:

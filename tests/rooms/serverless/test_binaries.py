@@ -1,4 +1,4 @@
-"""Where the database's programs come from, with a stand-in for the package manager."""
+"""The programs of the database: how they are found, with a stand-in for the package manager."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ esac
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All that is on the PATH; nothing of PostgreSQL is anywhere."""
+    """Provide a PATH without PostgreSQL, and no installation elsewhere."""
     folder = tmp_path / "tools"
     folder.mkdir()
     for name in ("sh", "touch", "chmod"):
@@ -36,7 +36,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def notes(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the package manager was asked for, on a machine that lets us."""
+    """Return the package manager's calls on a machine where we may install."""
     (tools / "apt-get").write_text(APT_GET)
     (tools / "apt-get").chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -44,12 +44,12 @@ def notes(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "notes"
 
 
-def test_a_machine_without_lists_of_packages_fetches_them_first(notes: Path) -> None:
+def test_a_machine_without_package_lists_fetches_them_first(notes: Path) -> None:
     assert binaries.main() == 0
     assert notes.read_text().split() == ["update", "install"]
 
 
-def test_what_is_there_is_not_installed_again(notes: Path) -> None:
+def test_present_programs_are_not_installed_again(notes: Path) -> None:
     binaries.main()
     notes.unlink()
     assert binaries.main() == 0
@@ -64,7 +64,7 @@ def test_without_a_package_manager_the_remedy_is_named(
     assert f"name a server in {database.URL_VARIABLE}" in capsys.readouterr().err
 
 
-def test_where_a_server_is_named_no_program_is_asked_for(
+def test_no_program_is_needed_if_a_server_is_given(
     notes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(database.URL_VARIABLE, "postgresql://somewhere")

@@ -35,7 +35,7 @@ async def record_of(made: Bus, name: str) -> Record:
     return found.record
 
 
-async def test_queued_invocations_end_and_say_why(declared: Bus) -> None:
+async def test_queued_invocations_end_with_a_reason(declared: Bus) -> None:
     for name in ("one", "two"):
         await accept(declared, name)
     assert await orphans_of(declared).end(FUNCTION, has_workers=False)
@@ -47,7 +47,7 @@ async def test_queued_invocations_end_and_say_why(declared: Bus) -> None:
     assert await left_in_stream(declared) == 0
 
 
-async def test_what_runs_ends_only_when_no_worker_is_left(declared: Bus) -> None:
+async def test_running_invocations_end_only_when_no_worker_is_left(declared: Bus) -> None:
     await accept(declared, "one")
     await turn(declared, "one", state=State.RUNNING, attempt=1)
     assert not await orphans_of(declared).end(FUNCTION, has_workers=True)
@@ -56,7 +56,7 @@ async def test_what_runs_ends_only_when_no_worker_is_left(declared: Bus) -> None
     assert (await record_of(declared, "one")).state is State.FAILED
 
 
-async def test_an_end_that_is_there_already_stays(declared: Bus) -> None:
+async def test_an_earlier_end_is_kept(declared: Bus) -> None:
     await accept(declared, "one")
     await turn(declared, "one", state=State.CANCELLED)
     assert await orphans_of(declared).end(FUNCTION, has_workers=False)
@@ -71,7 +71,7 @@ async def test_a_message_of_an_older_series_is_dropped_and_ends_nothing(declared
     assert (await record_of(declared, "one")).state is State.QUEUED
 
 
-async def test_what_is_no_invocation_is_dropped(declared: Bus) -> None:
+async def test_a_malformed_message_is_dropped(declared: Bus) -> None:
     await declared.jetstream.publish(declared.names.invoke(FUNCTION), b"no invocation")
     assert await orphans_of(declared).end(FUNCTION, has_workers=False)
     assert await left_in_stream(declared) == 0
@@ -85,7 +85,7 @@ async def test_invocations_of_other_functions_are_not_touched(declared: Bus) -> 
 
 
 class Serving:
-    """The workers of the function that there are."""
+    """The existing workers of the function."""
 
     def __init__(self) -> None:
         self.workers: list[GPUUnit] = []
@@ -114,7 +114,7 @@ def meet(made: Bus, beats: Heartbeats, foreign: int) -> None:
     beats.hear(Message(made.names.beat(FUNCTION, "w"), encode(told)), at=1)
 
 
-async def test_only_what_was_accepted_for_another_ends(declared: Bus) -> None:
+async def test_only_invocations_for_another_declarer_end(declared: Bus) -> None:
     for name, declarer in (("theirs", "a"), ("ours", "b"), ("nobodys", "")):
         await accept(declared, name, declarer=declarer)
     made, _ = takeovers(declared, Serving())
@@ -126,8 +126,8 @@ async def test_only_what_was_accepted_for_another_ends(declared: Bus) -> None:
     assert await left_in_stream(declared) == 2
 
 
-async def test_what_comes_later_is_ended_once_a_worker_has_met_it(declared: Bus) -> None:
-    """A replica that has not heard of the successor yet goes on accepting for the one before."""
+async def test_a_later_invocation_is_ended_once_a_worker_has_met_it(declared: Bus) -> None:
+    """A replica that does not know the new declarer yet accepts for the earlier one."""
     made, beats = takeovers(declared, Serving())
     assert await made.look(FUNCTION, "b", depth=0) is None
     await accept(declared, "late", declarer="a")
@@ -138,7 +138,7 @@ async def test_what_comes_later_is_ended_once_a_worker_has_met_it(declared: Bus)
     assert (await record_of(declared, "late")).state is State.FAILED
 
 
-async def test_while_nobody_knows_what_is_queued_it_is_not_over(declared: Bus) -> None:
+async def test_the_walk_is_not_over_while_the_depth_is_unknown(declared: Bus) -> None:
     await accept(declared, "theirs", declarer="a")
     made, _ = takeovers(declared, Serving())
     assert await made.look(FUNCTION, "b", depth=None) is None
@@ -146,7 +146,7 @@ async def test_while_nobody_knows_what_is_queued_it_is_not_over(declared: Bus) -
     assert (await record_of(declared, "theirs")).state is State.FAILED
 
 
-async def test_each_declarer_ends_what_was_accepted_for_the_one_before(declared: Bus) -> None:
+async def test_each_declarer_ends_its_predecessors_invocations(declared: Bus) -> None:
     made, _ = takeovers(declared, Serving())
     assert await made.look(FUNCTION, "a", depth=0) is None
     await accept(declared, "theirs", declarer="a")
@@ -154,7 +154,9 @@ async def test_each_declarer_ends_what_was_accepted_for_the_one_before(declared:
     assert (await record_of(declared, "theirs")).state is State.FAILED
 
 
-async def test_what_runs_at_workers_of_the_one_before_is_theirs_to_end(declared: Bus) -> None:
+async def test_running_invocations_are_left_to_the_earlier_declarers_workers(
+    declared: Bus,
+) -> None:
     await accept(declared, "theirs", declarer="a")
     await turn(declared, "theirs", state=State.RUNNING, attempt=1)
     serving = Serving()
@@ -168,7 +170,7 @@ async def test_what_runs_at_workers_of_the_one_before_is_theirs_to_end(declared:
     assert (await record_of(declared, "theirs")).state is State.FAILED
 
 
-async def test_a_long_queue_is_looked_through_piece_by_piece(
+async def test_a_long_queue_is_walked_in_several_passes(
     declared: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orphans, "MOST_AT_ONCE", 2)

@@ -1,6 +1,6 @@
-"""Calls around the moments of scaling, schedule by schedule.
+"""Calls around the moments of scaling, one schedule at a time.
 
-A seed makes the whole of one, and is its name: `-k "bounds[137]"` runs that one alone.
+The seed determines the whole schedule and is its id: `-k "bounds[137]"` runs that one.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.scaling.scaled import Wire, scaled
 from tests.rooms.serverless.schedules import World, schedule_of
 
-# Nothing comes from outside of the loop, so that time need not wait for it.
+# There is no external input, so virtual time need not wait for any.
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 SEEDS = range(500)
 STOCK = 6
-# The last drain and the last deletion, also when beats and orders were lost.
+# The last drain and deletion, including lost heartbeats and orders.
 SETTLED_SECONDS = 60
-# A worker that withdrew is replaced after two minutes.
+# A withdrawn worker is replaced after two minutes.
 REPLACED_SECONDS = 200
-# Readings, beats and what is told of them may lag so far behind, when some of them are lost.
+# How far readings, heartbeats and their effects may lag when some are lost.
 LAG_SECONDS = 45
 REST_SECONDS = 30
 

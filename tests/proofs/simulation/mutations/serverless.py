@@ -101,7 +101,7 @@ WORKERS: Final = (
         "gpuruntime.serverless.scaling.reconciler",
         "                await self._order(by_name[worker.name])",
         "                pass",
-        f"{ACTIVATOR}::test_an_order_to_drain_is_given_again_until_the_worker_is_gone",
+        f"{ACTIVATOR}::test_a_drain_order_is_repeated_until_the_worker_is_deleted",
     ),
     Mutation(
         "a refused claim is retried at every reconcile",
@@ -129,14 +129,14 @@ WORKERS: Final = (
         "gpuruntime.serverless.scaling.status",
         "                resource_version=template.metadata.resourceVersion,\n",
         "",
-        f"{SCALING}::test_no_status_is_written_on_a_unit_that_has_the_templates_name_by_now",
+        f"{SCALING}::test_no_status_is_written_to_a_later_unit_of_the_templates_name",
     ),
     Mutation(
         "a drain is recorded without a version",
         "gpuruntime.serverless.scaling.worker_units",
         "                resource_version=worker.metadata.resourceVersion,\n",
         "",
-        f"{SCALING}::test_no_drain_is_written_on_a_unit_that_has_the_workers_name_by_now",
+        f"{SCALING}::test_no_drain_mark_is_written_to_a_later_unit_of_the_workers_name",
     ),
     Mutation(
         "a new leader counts existing workers as no demand",
@@ -263,21 +263,21 @@ INVOCATIONS: Final = (
         "gpuruntime.serverless.calling.dead_letters",
         "        series=letter.series + 1,\n",
         "        series=letter.series,\n",
-        "tests/rooms/serverless/calling/test_dead_letters.py::test_many_redrives_at_once_let_it_run_once",
+        "tests/rooms/serverless/calling/test_dead_letters.py::test_many_redrives_at_once_run_the_invocation_once",
     ),
     Mutation(
         "a full queue keeps the record of a refused invocation",
         "gpuruntime.serverless.calling.acceptance",
         "        except FullError as error:\n            await self._take_back(queued)\n",
         "        except FullError as error:\n",
-        f"{ACCEPTANCE}::test_a_full_queue_leaves_nothing_of_what_it_refuses",
+        f"{ACCEPTANCE}::test_a_full_queue_leaves_nothing_of_a_rejected_invocation",
     ),
     Mutation(
         "another request is answered with the invocation of the same id",
         "gpuruntime.serverless.calling.acceptance",
         "        if record.requestHash != wanted.requestHash:",
         "        if False:",
-        f"{ACCEPTANCE}::test_an_id_is_never_for_another_request",
+        f"{ACCEPTANCE}::test_an_id_is_rejected_for_another_request",
     ),
     Mutation(
         "a refused write counts as a repetition of the stored record",
@@ -307,14 +307,14 @@ INVOCATIONS: Final = (
         "        if not await self.orphans.end(function, has_workers=has_workers):\n"
         "            return Result(requeue_after_seconds=AGAIN_SECONDS)\n",
         "",
-        f"{ACTIVATOR}::test_invocations_of_a_deleted_function_end_and_its_consumer_goes",
+        f"{ACTIVATOR}::test_invocations_of_a_deleted_function_end_and_its_consumer_is_deleted",
     ),
     Mutation(
         "a function counts as deleted by the cache only",
         "gpuruntime.serverless.orphans",
         "                await self.catch_up()\n",
         "                pass\n",
-        f"{ACTIVATOR}::test_a_function_that_was_not_heard_of_yet_keeps_its_invocations",
+        f"{ACTIVATOR}::test_a_function_that_is_not_cached_yet_keeps_its_invocations",
     ),
     Mutation(
         "an ended invocation expires",

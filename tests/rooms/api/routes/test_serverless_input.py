@@ -46,7 +46,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("members", "fields"), BAD, ids=in_words)
-async def test_a_bad_invocation_is_refused_by_every_field_at_fault(
+async def test_a_bad_invocation_is_rejected_with_every_faulty_field(
     api: Service, members: dict[str, Any], fields: list[str]
 ) -> None:
     answer = await api.call("POST", INVOCATIONS, {**BODY, **members})

@@ -1,4 +1,4 @@
-"""The use cases of the api's ingress, before an embedded cluster and a real broker."""
+"""The use cases of the API's ingress, on an embedded cluster and a real broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -33,13 +33,13 @@ from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, replica
 
 
 def wall_clock() -> datetime:
-    """Workers of other processes judge deadlines by theirs."""
+    """Return the wall clock, by which workers in other processes judge deadlines."""
     return datetime.now(UTC)
 
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """One replica of the api with its ingress, and the broker as its tests see it."""
+    """A replica of the API with its ingress, and the broker as its tests see it."""
 
     cluster: Cluster
     replica: Replica
@@ -47,7 +47,7 @@ class Site:
     bus: Bus
 
     async def messages(self, function: str = FUNCTION) -> list[tuple[int, Invocation]]:
-        """What is queued for the function, with the sequences."""
+        """Return the queued messages of the function with their sequences."""
         found: list[tuple[int, Invocation]] = []
         after, names = 0, self.bus.names
         while message := await self.bus.jetstream.following(
@@ -85,7 +85,7 @@ async def site(
     ack_wait_seconds: float = 30.0,
     meter: Meter = NullMeter(),
 ) -> AsyncIterator[Site]:
-    """With the function of all tests, and its consumer, once the streams are declared."""
+    """Run a replica with the tests' function and its consumer, once the streams exist."""
     if cluster is None:
         cluster = Cluster()
         declare_function(cluster)
@@ -111,7 +111,7 @@ async def site(
 
 
 def declare_function(cluster: Cluster, function: str = FUNCTION, **members: Any) -> None:
-    """As kubectl would, without the label."""
+    """Create the template as kubectl would, without the label."""
     body = {
         "apiVersion": GPU_UNITS.api_version,
         "kind": "GPUUnit",
@@ -126,6 +126,6 @@ def declare_function(cluster: Cluster, function: str = FUNCTION, **members: Any)
 
 
 def asked(name: str | None = "one", **members: object) -> Invoke:
-    """Without a name, as a caller who has none."""
+    """Return a request without an invocationID."""
     body = {"invocationID": name, "serverlessRequestID": FUNCTION, "payload": {"n": 1}, **members}
     return parse_invoke({key: value for key, value in body.items() if value is not None})

@@ -1,4 +1,4 @@
-"""Accepting invocations: exactly one message for a record, whatever is sent again or refused."""
+"""Accepting invocations: exactly one message for a record, despite replays and refusals."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -62,21 +62,21 @@ async def accept(api: Site, name: str = "one", **members: Any) -> Accepted:
 
 
 async def queue_alone(api: Site, request: Invoke) -> StoredRecord:
-    """As a replica leaves it that ends between the record and its message."""
+    """Leave the state of a replica that ended between the record and its message."""
     function = await api.ingress.functions.find(FUNCTION)
     record = queued_record(request, function, now=wall_clock())
     return await api.bus.records.write(record, expected=0)
 
 
 async def fill_records(api: Site) -> None:
-    """As an operator does who bounds the stream of records too narrowly."""
+    """Limit the stream of records too narrowly, as an operator might."""
     verb = f"STREAM.INFO.{api.bus.names.states}"
     info: Any = await api.bus.jetstream.call(verb)
     settings = {**info["config"], "max_msgs": info["state"]["messages"]}
     await api.bus.jetstream.call(f"STREAM.UPDATE.{api.bus.names.states}", settings)
 
 
-async def test_the_record_is_there_and_the_message_names_its_revision(api: Site) -> None:
+async def test_the_record_exists_and_the_message_names_its_revision(api: Site) -> None:
     accepted = await accept(api, headers={"X-A": "b"}, attributes={"k": "v"})
     stored = await api.bus.records.read(FUNCTION, "one")
     assert stored is not None
@@ -109,14 +109,14 @@ async def test_the_record_is_there_and_the_message_names_its_revision(api: Site)
         ({"mode": "sync", "timeoutSeconds": 86_400}, 86_400),
     ],
 )
-async def test_a_life_is_as_long_as_asked_for_or_as_its_mode_has_it(
+async def test_the_lifetime_is_the_requested_one_or_the_modes_default(
     api: Site, members: dict[str, Any], seconds: int
 ) -> None:
     record = (await accept(api, **members)).record
     assert record.deadlineAt - record.acceptedAt == timedelta(seconds=seconds)
 
 
-async def test_the_same_again_is_a_duplicate_with_one_message(api: Site) -> None:
+async def test_a_repeated_request_is_a_duplicate_with_one_message(api: Site) -> None:
     first = await accept(api)
     again = await accept(api)
     assert (again.is_duplicate, again.sequence) == (True, first.sequence)
@@ -124,7 +124,7 @@ async def test_the_same_again_is_a_duplicate_with_one_message(api: Site) -> None
     assert len(await api.messages()) == 1
 
 
-async def test_sixteen_at_once_are_one_invocation(api: Site) -> None:
+async def test_sixteen_equal_requests_at_once_are_one_invocation(api: Site) -> None:
     async with asyncio.TaskGroup() as tasks:
         sent = [tasks.create_task(accept(api)) for _ in range(16)]
     told = [each.result() for each in sent]
@@ -134,14 +134,14 @@ async def test_sixteen_at_once_are_one_invocation(api: Site) -> None:
 
 
 @pytest.mark.parametrize("members", [{"payload": 2}, {"mode": "sync"}, {"timeoutSeconds": 9}])
-async def test_an_id_is_never_for_another_request(api: Site, members: dict[str, Any]) -> None:
+async def test_an_id_is_rejected_for_another_request(api: Site, members: dict[str, Any]) -> None:
     await accept(api)
     with pytest.raises(InvocationConflictError, match="invocation one of function echo"):
         await accept(api, **members)
     assert len(await api.messages()) == 1
 
 
-async def test_ids_are_of_one_function_alone(api: Site) -> None:
+async def test_two_functions_may_use_the_same_id(api: Site) -> None:
     declare_function(api.cluster, "other")
     await eventually(lambda: api.replica.units.store.by_index("function", "other"))
     await accept(api)
@@ -153,8 +153,10 @@ async def test_ids_are_of_one_function_alone(api: Site) -> None:
 @pytest.mark.parametrize(
     "state", [State.QUEUED, State.RUNNING, State.SUCCEEDED, State.DEAD_LETTERED]
 )
-async def test_what_has_started_is_told_and_not_sent_again(api: Site, state: State) -> None:
-    """Neither while it waits for its next attempt."""
+async def test_a_replay_of_a_started_invocation_reports_it_and_sends_nothing(
+    api: Site, state: State
+) -> None:
+    """This includes an invocation that waits for its next attempt."""
     request = asked()
     stored = await queue_alone(api, request)
     moved = attrs.evolve(stored.record, state=state, attempt=1, sequence=77)
@@ -173,8 +175,8 @@ async def test_a_replay_sends_the_message_that_was_never_sent(api: Site) -> None
     assert message.deadlineAt == stored.record.deadlineAt
 
 
-async def test_nobody_takes_back_what_a_replay_has_sent(api: Site) -> None:
-    """The first sender found the queue full, and is slow to say so."""
+async def test_a_record_that_a_replay_has_sent_is_not_taken_back(api: Site) -> None:
+    """The first sender found the queue full, and takes its record back slowly."""
     request = asked()
     stored = await queue_alone(api, request)
     await api.ingress.acceptance.accept(request)
@@ -183,7 +185,9 @@ async def test_nobody_takes_back_what_a_replay_has_sent(api: Site) -> None:
     assert await api.state("one") == State.QUEUED
 
 
-async def test_a_full_queue_leaves_nothing_of_what_it_refuses(shared: Broker, prefix: str) -> None:
+async def test_a_full_queue_leaves_nothing_of_a_rejected_invocation(
+    shared: Broker, prefix: str
+) -> None:
     narrow = attrs.evolve(SMALL, most_queued_per_function=1)
     async with site(shared.url, prefix, streams=narrow) as api:
         first = await accept(api)
@@ -203,7 +207,7 @@ async def test_a_full_stream_of_records_is_a_full_queue(api: Site) -> None:
     assert len(await api.messages()) == 1
 
 
-async def test_a_replay_that_meets_a_full_queue_takes_nothing_back(
+async def test_a_replay_rejected_by_a_full_queue_takes_nothing_back(
     shared: Broker, prefix: str
 ) -> None:
     narrow = attrs.evolve(SMALL, most_queued_per_function=1)
@@ -215,13 +219,13 @@ async def test_a_replay_that_meets_a_full_queue_takes_nothing_back(
         assert await api.state("two") == State.QUEUED
 
 
-async def test_a_payload_above_the_limit_names_it_and_leaves_nothing(api: Site) -> None:
+async def test_a_payload_above_the_limit_is_rejected_and_leaves_nothing(api: Site) -> None:
     with pytest.raises(PayloadTooLargeError, match=str(MOST_PAYLOAD_BYTES)):
         await accept(api, payload=[1e15] * 100_000)
     assert await api.state("one") == ""
 
 
-async def test_a_broker_that_takes_less_leaves_nothing_either() -> None:
+async def test_a_payload_above_the_brokers_limit_leaves_nothing() -> None:
     with broker("max_payload: 64KB") as small:
         async with site(small.url, "small") as api:
             with pytest.raises(PayloadTooLargeError, match="max_payload"):
@@ -229,15 +233,13 @@ async def test_a_broker_that_takes_less_leaves_nothing_either() -> None:
             assert await api.state("one") == ""
 
 
-async def test_an_unknown_function_is_refused_and_nothing_is_written(api: Site) -> None:
+async def test_an_unknown_function_is_rejected_and_nothing_is_written(api: Site) -> None:
     with pytest.raises(FunctionNotFoundError, match="function nobody does not exist"):
         await accept(api, serverlessRequestID="nobody")
     assert await api.state("one", "nobody") == ""
 
 
-async def test_a_function_that_only_another_replica_knows_yet_is_found(
-    shared: Broker, prefix: str
-) -> None:
+async def test_a_function_created_by_another_replica_is_found(shared: Broker, prefix: str) -> None:
     cluster = Cluster()
     async with (
         site(shared.url, prefix, cluster=cluster, watch_lag=lambda: 60.0) as slow,
@@ -247,7 +249,7 @@ async def test_a_function_that_only_another_replica_knows_yet_is_found(
         assert not (await accept(slow)).is_duplicate
 
 
-async def test_a_function_that_is_going_takes_nothing(api: Site) -> None:
+async def test_a_terminating_function_accepts_nothing(api: Site) -> None:
     path = "/apis/runtime.lokiwager.io/v1alpha1/namespaces/runtime-instance/gpuunits/unit-of-echo"
     api.cluster.call("PATCH", path, {"metadata": {"finalizers": ["example.org/stay"]}})
     api.cluster.call("DELETE", path)
@@ -257,7 +259,7 @@ async def test_a_function_that_is_going_takes_nothing(api: Site) -> None:
         await accept(api)
 
 
-async def test_without_a_broker_it_is_told_at_once_and_heals_with_it(own: Broker) -> None:
+async def test_without_a_broker_acceptance_fails_at_once_and_recovers_with_it(own: Broker) -> None:
     async with site(own.url, "away") as api:
         own.kill()
         await eventually(lambda: api.ingress.queue.problem)
@@ -269,7 +271,7 @@ async def test_without_a_broker_it_is_told_at_once_and_heals_with_it(own: Broker
         assert not (await accept(api)).is_duplicate
 
 
-async def test_a_broker_that_lost_its_streams_gets_them_again(own: Broker) -> None:
+async def test_streams_that_the_broker_lost_are_created_again(own: Broker) -> None:
     async with site(own.url, "lost") as api:
         for stream in (api.bus.names.invocations, api.bus.names.states):
             await api.bus.jetstream.call(f"STREAM.DELETE.{stream}")
@@ -279,8 +281,8 @@ async def test_a_broker_that_lost_its_streams_gets_them_again(own: Broker) -> No
         assert not (await accept(api)).is_duplicate
 
 
-async def test_an_outcome_that_is_unknown_after_the_record_can_be_sent_again(api: Site) -> None:
-    """The stream of messages is gone for a while: nobody takes what is sent to it."""
+async def test_a_request_with_an_unknown_outcome_can_be_repeated(api: Site) -> None:
+    """The stream of messages is missing for a while, so publishes have no responder."""
     queue, names = api.ingress.queue, api.bus.names
     hasty = Acceptance(
         queue,
@@ -300,7 +302,7 @@ async def test_an_outcome_that_is_unknown_after_the_record_can_be_sent_again(api
     assert len(await api.messages()) == 1
 
 
-async def test_an_acceptance_takes_no_longer_than_the_life_that_was_asked_for(own: Broker) -> None:
+async def test_an_acceptance_takes_no_longer_than_the_requested_lifetime(own: Broker) -> None:
     async with site(own.url, "slow") as api:
         own.pause()
         try:
@@ -311,7 +313,7 @@ async def test_an_acceptance_takes_no_longer_than_the_life_that_was_asked_for(ow
             own.resume()
 
 
-async def test_the_functions_own_limit_bounds_the_acceptance_of_a_call_without_one(
+async def test_a_request_without_a_timeout_has_the_functions_own_limit(
     own: Broker,
 ) -> None:
     cluster = Cluster()
@@ -327,7 +329,7 @@ async def test_the_functions_own_limit_bounds_the_acceptance_of_a_call_without_o
 
 
 @pytest.mark.serverless
-async def test_a_record_whose_answer_is_lost_can_be_sent_again(own: Broker) -> None:
+async def test_a_request_whose_record_write_lost_its_answer_can_be_repeated(own: Broker) -> None:
     async with site(own.url, "lost") as api:
         own.pause()
         try:
@@ -342,13 +344,13 @@ async def test_a_record_whose_answer_is_lost_can_be_sent_again(own: Broker) -> N
         assert len(await api.messages()) == 1
 
 
-async def test_serverless_that_is_off_says_which_setting_turns_it_on() -> None:
+async def test_serverless_that_is_off_names_the_setting_that_enables_it() -> None:
     queue = queue_of("", "off", is_on=False)
     with pytest.raises(QueueAwayError, match=r"set nats\.url"):
         queue.demand()
 
 
-async def test_wakes_are_told_at_once_and_then_once_in_a_while(api: Site) -> None:
+async def test_wake_ups_are_sent_at_once_and_then_at_intervals(api: Site) -> None:
     heard: list[float] = []
     loop = asyncio.get_running_loop()
 

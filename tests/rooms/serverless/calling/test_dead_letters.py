@@ -44,7 +44,7 @@ async def api(shared: Broker) -> AsyncIterator[Site]:
 
 
 class Weak:
-    """Fails until it is mended."""
+    """A function that fails until it is repaired."""
 
     def __init__(self) -> None:
         self.is_mended = False
@@ -58,7 +58,7 @@ class Weak:
 
 
 async def die(api: Site, name: str = "one", **changes: Any) -> DeadLetter:
-    """As a worker leaves it: the letter, the record, and no message."""
+    """Leave a dead letter as a worker does: the letter, the record, and no message."""
     accepted = await api.ingress.acceptance.accept(asked(name))
     ((_, message), *_) = [each for each in await api.messages() if each[1].invocationID == name]
     await api.bus.jetstream.delete(api.bus.names.invocations, accepted.sequence)
@@ -68,7 +68,7 @@ async def die(api: Site, name: str = "one", **changes: Any) -> DeadLetter:
 
 
 async def die_for(api: Site, **changes: Any) -> DeadLetter:
-    """As of a function that another unit declared then."""
+    """Return a letter of a function that another unit declared then."""
     letter = await die(api)
     dead = attrs.evolve(read(bytes(letter.invocation), Invocation), **changes)
     changed = attrs.evolve(letter, invocation=msgspec.Raw(encode(dead)))
@@ -111,7 +111,7 @@ async def redrive(api: Site, letter: DeadLetter) -> Accepted:
     return await api.ingress.dead_letters.redrive(letter.deadLetterID)
 
 
-async def test_a_dead_invocation_is_listed_redriven_and_run_with_all_its_attempts(
+async def test_a_dead_invocation_is_listed_redriven_and_run_with_all_attempts(
     api: Site,
 ) -> None:
     weak = Weak()
@@ -132,7 +132,7 @@ async def test_a_dead_invocation_is_listed_redriven_and_run_with_all_its_attempt
     await until_empty(api.bus)
 
 
-async def test_a_redrive_that_the_stream_of_records_has_no_room_for_leaves_the_letter(
+async def test_a_redrive_rejected_by_a_full_stream_of_records_leaves_the_letter(
     api: Site,
 ) -> None:
     letter = await die(api)
@@ -146,7 +146,7 @@ async def test_a_redrive_that_the_stream_of_records_has_no_room_for_leaves_the_l
     assert await names_of(api) == ["one"]
 
 
-async def test_many_redrives_at_once_let_it_run_once(api: Site) -> None:
+async def test_many_redrives_at_once_run_the_invocation_once(api: Site) -> None:
     letter = await die(api)
     weak = Weak()
     weak.is_mended = True
@@ -168,7 +168,7 @@ async def test_many_redrives_at_once_let_it_run_once(api: Site) -> None:
     assert await names_of(api) == []
 
 
-async def test_a_redriven_invocation_is_for_whoever_declares_its_function_now(api: Site) -> None:
+async def test_a_redriven_invocation_belongs_to_the_present_declarer(api: Site) -> None:
     letter = await die_for(api, declarer="earlier")
     declared = await api.ingress.functions.find(FUNCTION)
     record = (await redrive(api, letter)).record
@@ -176,14 +176,14 @@ async def test_a_redriven_invocation_is_for_whoever_declares_its_function_now(ap
     assert record.declarer == message.declarer == declared.uid
 
 
-async def test_what_another_tenants_function_was_sent_is_not_redriven(api: Site) -> None:
+async def test_an_invocation_of_another_tenants_function_is_not_redriven(api: Site) -> None:
     letter = await die_for(api, declarer="earlier", tenant="team-a")
     with pytest.raises(InvocationConflictError, match="another tenant's function"):
         await redrive(api, letter)
     assert await api.messages() == []
 
 
-async def test_a_redriven_invocation_has_a_whole_life_before_it(api: Site) -> None:
+async def test_a_redriven_invocation_has_its_whole_lifetime_again(api: Site) -> None:
     letter = await die(api)
     await turn(api, deadlineAt=wall_clock() - timedelta(hours=2))
     before = wall_clock()
@@ -195,7 +195,7 @@ async def test_a_redriven_invocation_has_a_whole_life_before_it(api: Site) -> No
     assert bytes(message.payload) == b'{"n":1}'
 
 
-async def test_pages_follow_each_other_the_oldest_first(api: Site) -> None:
+async def test_pages_follow_each_other_oldest_first(api: Site) -> None:
     for name in "abcde":
         await die(api, name)
     seen: list[str] = []
@@ -211,7 +211,7 @@ async def test_pages_follow_each_other_the_oldest_first(api: Site) -> None:
     assert await names_of(api, "other") == []
 
 
-async def test_a_long_page_is_asked_for_at_once(api: Site) -> None:
+async def test_a_long_page_is_read_with_one_request(api: Site) -> None:
     await api.ingress.acceptance.accept(asked())
     ((_, message),) = await api.messages()
     for number in range(40):
@@ -224,7 +224,7 @@ async def test_a_long_page_is_asked_for_at_once(api: Site) -> None:
     assert len(asked_for) == 1
 
 
-async def test_a_page_of_long_payloads_is_a_short_one_with_more_behind_it(api: Site) -> None:
+async def test_a_page_of_long_payloads_is_short_and_has_a_next_page(api: Site) -> None:
     await api.ingress.acceptance.accept(asked(payload="x" * 1_000_000))
     ((_, message),) = await api.messages()
     count = MOST_PAGE_BYTES // 1_000_000 + 4
@@ -236,7 +236,7 @@ async def test_a_page_of_long_payloads_is_a_short_one_with_more_behind_it(api: S
     assert (len(page.letters) + len(rest.letters), rest.next) == (count, 0)
 
 
-async def test_what_is_no_letter_or_lies_elsewhere_is_passed_over(api: Site) -> None:
+async def test_a_malformed_or_misplaced_letter_is_skipped(api: Site) -> None:
     letter = await die(api)
     names = api.bus.names
     await api.bus.jetstream.publish(names.dead_letter(FUNCTION, "dl-" + "0" * 24), b"{]")
@@ -256,7 +256,7 @@ async def test_a_discarded_letter_is_gone_and_cannot_be_discarded_again(api: Sit
     assert await api.state("one") == State.DEAD_LETTERED
 
 
-async def test_an_invocation_whose_record_is_gone_is_redriven_all_the_same(api: Site) -> None:
+async def test_an_invocation_without_a_record_is_redriven(api: Site) -> None:
     letter = await die(api)
     stored = await api.bus.records.read_latest(FUNCTION, "one")
     assert stored is not None
@@ -266,7 +266,7 @@ async def test_an_invocation_whose_record_is_gone_is_redriven_all_the_same(api: 
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.EXPIRED])
-async def test_a_redrive_that_never_reached_the_queue_can_be_asked_for_again(
+async def test_a_redrive_that_never_reached_the_queue_can_be_repeated(
     api: Site, state: State
 ) -> None:
     letter = await die(api)
@@ -277,8 +277,8 @@ async def test_a_redrive_that_never_reached_the_queue_can_be_asked_for_again(
     assert await names_of(api) == []
 
 
-async def test_nobody_puts_back_what_another_redrive_has_sent(api: Site) -> None:
-    """The first one found the queue full, and is slow to say so."""
+async def test_a_record_that_another_redrive_has_sent_is_not_restored(api: Site) -> None:
+    """The first redrive found the queue full, and restores the record slowly."""
     letter = await die(api)
     dead = await api.bus.records.read_latest(FUNCTION, "one")
     await turn(api, state=State.QUEUED, series=2, attempt=0)
@@ -290,7 +290,7 @@ async def test_nobody_puts_back_what_another_redrive_has_sent(api: Site) -> None
         await api.bus.records.write(dead.record, expected=begun.revision)
 
 
-async def test_a_redrive_that_came_further_is_told_and_not_done_again(api: Site) -> None:
+async def test_a_redrive_that_was_completed_is_reported_and_not_repeated(api: Site) -> None:
     letter = await die(api)
     await turn(api, state=State.SUCCEEDED, series=2, attempt=1)
     accepted = await redrive(api, letter)
@@ -300,7 +300,7 @@ async def test_a_redrive_that_came_further_is_told_and_not_done_again(api: Site)
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING])
-async def test_only_what_is_dead_is_redriven(api: Site, state: State) -> None:
+async def test_only_a_dead_lettered_invocation_is_redriven(api: Site, state: State) -> None:
     letter = await die(api)
     await turn(api, state=state)
     with pytest.raises(InvocationConflictError, match=f"is {state}, not dead"):
@@ -309,7 +309,7 @@ async def test_only_what_is_dead_is_redriven(api: Site, state: State) -> None:
 
 
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.CANCELLED, State.EXPIRED])
-async def test_the_letter_of_what_has_ended_otherwise_is_discarded_when_it_is_redriven(
+async def test_a_redrive_discards_the_letter_of_an_invocation_that_ended_otherwise(
     api: Site, state: State
 ) -> None:
     letter = await die(api)
@@ -320,7 +320,7 @@ async def test_the_letter_of_what_has_ended_otherwise_is_discarded_when_it_is_re
     assert await api.state("one") == state
 
 
-async def test_a_letter_that_was_withdrawn_is_not_listed_nor_redriven(api: Site) -> None:
+async def test_a_withdrawn_letter_is_neither_listed_nor_redriven(api: Site) -> None:
     letter = await die(api)
     subject = api.bus.names.dead_letter(FUNCTION, letter.deadLetterID)
     await api.bus.jetstream.publish(subject, b"", message_id="withdrawn")
@@ -329,7 +329,7 @@ async def test_a_letter_that_was_withdrawn_is_not_listed_nor_redriven(api: Site)
         await redrive(api, letter)
 
 
-async def test_another_invocation_that_has_the_id_by_now_is_left_alone(api: Site) -> None:
+async def test_a_later_invocation_with_the_id_is_left_alone(api: Site) -> None:
     letter = await die(api)
     await turn(api, requestHash="another")
     with pytest.raises(InvocationConflictError, match="a later one"):
@@ -343,7 +343,7 @@ async def test_a_letter_without_its_invocation_cannot_be_redriven(api: Site) -> 
         await redrive(api, letter)
 
 
-async def test_a_function_that_is_gone_keeps_its_letters(api: Site) -> None:
+async def test_letters_of_a_deleted_function_are_kept(api: Site) -> None:
     letter = await die(api)
     path = "/apis/runtime.lokiwager.io/v1alpha1/namespaces/runtime-instance/gpuunits/unit-of-echo"
     api.cluster.call("DELETE", path)
@@ -367,7 +367,7 @@ async def test_a_full_queue_leaves_the_letter_and_the_dead_record(shared: Broker
         assert (await redrive(api, letter)).record.series == 2
 
 
-async def test_a_letter_of_somebody_elses_function_is_not_there(api: Site) -> None:
+async def test_a_letter_of_another_tenants_function_is_not_found(api: Site) -> None:
     letter = await die(api)
     scope = Scope(frozenset({"somebody"}))
     for use in (api.ingress.dead_letters.discard, api.ingress.dead_letters.redrive):

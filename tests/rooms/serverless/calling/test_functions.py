@@ -1,4 +1,4 @@
-"""Functions: found by name, and listed by name with what the queue and the status say."""
+"""Functions: found by name, and listed by name with their queue and status."""
 
 from collections.abc import AsyncIterator
 from itertools import count
@@ -33,7 +33,7 @@ async def names_of(api: Site, *, limit: int = 100, after: str = "") -> list[str]
     return [function.declared.requestID for function in page.functions]
 
 
-async def test_a_known_function_is_found_without_the_cluster(api: Site) -> None:
+async def test_a_cached_function_is_found_without_the_cluster(api: Site) -> None:
     declared = await api.ingress.functions.find(FUNCTION)
     assert declared.function.requestID == FUNCTION
     assert api.replica.transport.sent == []
@@ -54,13 +54,13 @@ async def test_an_unknown_function_costs_one_small_list(api: Site) -> None:
     assert "labelSelector" in str(sent)
 
 
-async def test_a_cluster_that_is_away_is_no_proof_that_a_function_is_not_there(api: Site) -> None:
+async def test_an_unreachable_cluster_does_not_prove_that_a_function_is_missing(api: Site) -> None:
     api.replica.transport.on("GET", "gpuunits", DROPPED, times=9)
     with pytest.raises(ClusterUnavailableError):
         await api.ingress.functions.find("nobody")
 
 
-async def test_what_waits_and_what_runs_is_told_of_each_function(api: Site) -> None:
+async def test_queued_and_running_invocations_are_reported_for_each_function(api: Site) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     async with working(api.bus, ledger.handle):
@@ -76,7 +76,7 @@ async def test_what_waits_and_what_runs_is_told_of_each_function(api: Site) -> N
     assert 0 < function.oldest_wait_seconds < 60
 
 
-async def test_what_waits_for_its_next_attempt_is_queued_and_waits(api: Site) -> None:
+async def test_an_invocation_that_waits_for_its_next_attempt_is_queued(api: Site) -> None:
     async def fail(_: Call) -> object:
         raise CallError("not yet")
 
@@ -94,10 +94,10 @@ async def has_failed(api: Site) -> bool:
     return stored.record.state is State.QUEUED and stored.record.attempt == 1
 
 
-async def test_what_workers_have_in_hand_is_told_however_many_there_are(api: Site) -> None:
+async def test_running_invocations_are_counted_however_many_there_are(api: Site) -> None:
     ledger = Ledger()
     ledger.gate.clear()
-    # Only workers that are units count, and this is the one that there is.
+    # Only workers that are units count, and this is the only one.
     async with working(api.bus, ledger.handle, name="unit-of-echo", concurrency=20):
         for number in range(20):
             await api.ingress.acceptance.accept(asked(f"n{number}"))
@@ -112,7 +112,7 @@ async def running(api: Site) -> int:
     return function.running
 
 
-async def test_workers_are_told_as_the_status_has_them(api: Site) -> None:
+async def test_workers_are_counted_as_in_the_status(api: Site) -> None:
     path = GPU_UNITS.path(namespace=INSTANCE, name="unit-of-echo", subresource="status")
     status = {"desiredWorkers": 4, "readyWorkers": 3, "busyWorkers": 2, "drainingWorkers": 1}
     api.cluster.call("PATCH", path, {"status": {"serverless": status}})
@@ -123,7 +123,7 @@ async def test_workers_are_told_as_the_status_has_them(api: Site) -> None:
     assert (workers.desired, workers.ready, workers.busy, workers.draining) == (4, 3, 2, 1)
 
 
-async def test_pages_go_by_name_and_show_only_owners(api: Site) -> None:
+async def test_pages_are_sorted_by_name_and_show_only_owners(api: Site) -> None:
     for name in ("b", "a", "_c"):
         declare_function(api.cluster, name)
     again = {

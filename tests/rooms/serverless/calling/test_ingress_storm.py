@@ -1,4 +1,4 @@
-"""Callers who insist, two replicas, a short queue and a broker that is killed: nothing is lost."""
+"""Persistent callers, two replicas, a short queue and a killed broker: nothing is lost."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ KILLS = 3
 
 
 class Callers:
-    """Each sends its invocations to either replica, again and again until one says accepted."""
+    """Send invocations to either replica, and repeat each until it is accepted."""
 
     def __init__(self, replicas: list[Site], rng: Random) -> None:
         self.told: Counter[str] = Counter()
@@ -50,7 +50,7 @@ class Callers:
 
 
 async def harm(broker: Broker, replicas: list[Site], callers: Callers) -> None:
-    """In the midst of it, and once more when everybody has found back."""
+    """Kill the broker in the middle, and again once all have reconnected."""
     for kill in range(KILLS):
         due = INVOCATIONS * (kill + 1) // (KILLS + 2)
         await eventually(lambda due=due: len(callers.accepted) >= due)  # type: ignore[misc]  # bound at once
@@ -59,7 +59,7 @@ async def harm(broker: Broker, replicas: list[Site], callers: Callers) -> None:
         await eventually(lambda: not any(each.ingress.queue.problem for each in replicas))
 
 
-async def test_what_was_accepted_runs_to_its_end_and_nothing_runs_twice(own: Broker) -> None:
+async def test_every_accepted_invocation_ends_and_none_runs_twice(own: Broker) -> None:
     cluster, ledger = Cluster(), Ledger()
     declare_function(cluster)
     short = attrs.evolve(SMALL, most_queued_per_function=CALLERS // 2)

@@ -1,4 +1,4 @@
-"""Whole invocations: accepted here, run by a real worker, and read, awaited or cancelled here."""
+"""Whole invocations: accepted here, run by a real worker, and read or cancelled here."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -62,10 +62,7 @@ async def until_accepted(api: Site, name: str = "one") -> None:
     await eventually(lambda: api.state(name))
 
 
-# Read.
-
-
-async def test_what_a_worker_answers_is_read_here(api: Site) -> None:
+async def test_a_workers_answer_is_read(api: Site) -> None:
     ledger = Ledger()
     async with working(api.bus, ledger.handle):
         await api.ingress.acceptance.accept(asked(headers={"X-A": "b"}))
@@ -76,7 +73,7 @@ async def test_what_a_worker_answers_is_read_here(api: Site) -> None:
     await until_empty(api.bus)
 
 
-async def test_a_long_body_is_read_whole(api: Site) -> None:
+async def test_a_long_body_is_read_completely(api: Site) -> None:
     text = "ä" * (2 * CHUNK_BYTES)
 
     async def long(_: Call) -> object:
@@ -89,15 +86,15 @@ async def test_a_long_body_is_read_whole(api: Site) -> None:
         assert bytes((await read(api)).body) == bytes(outcome.body)
 
 
-async def test_without_its_body_an_invocation_is_forgotten(api: Site) -> None:
+async def test_an_invocation_whose_body_expired_is_not_found(api: Site) -> None:
     await api.ingress.acceptance.accept(asked())
     await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=2)
     with pytest.raises(InvocationNotFoundError):
         await read(api)
 
 
-async def test_a_worker_cannot_speak_of_the_invocation_of_another_function(api: Site) -> None:
-    """It may write what it likes under its own function's subjects."""
+async def test_a_worker_cannot_write_the_invocation_of_another_function(api: Site) -> None:
+    """It may write anything under its own function's subjects."""
     await api.ingress.acceptance.accept(asked())
     stored = await api.bus.records.read(FUNCTION, "one")
     assert stored is not None
@@ -108,7 +105,7 @@ async def test_a_worker_cannot_speak_of_the_invocation_of_another_function(api: 
     assert await api.state("one") == State.QUEUED
 
 
-async def test_a_body_of_more_parts_than_there_can_be_is_not_gathered(api: Site) -> None:
+async def test_a_body_with_too_many_parts_is_not_read(api: Site) -> None:
     await api.ingress.acceptance.accept(asked())
     await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=10**6)
     with pytest.raises(QueueAwayError, match="1000000 parts"):
@@ -131,7 +128,7 @@ class Kept:
         return self.parts[part]
 
 
-async def test_what_the_stream_has_dropped_comes_from_the_store_of_results(
+async def test_a_record_that_left_the_stream_comes_from_the_result_store(
     shared: Broker, api: Site
 ) -> None:
     await api.ingress.acceptance.accept(asked())
@@ -148,19 +145,14 @@ async def test_what_the_stream_has_dropped_comes_from_the_store_of_results(
             await read(other, "two")
 
 
-# Wait.
-
-
-async def test_a_synchronous_call_returns_what_the_worker_answered(api: Site) -> None:
+async def test_a_synchronous_call_returns_the_workers_answer(api: Site) -> None:
     async with working(api.bus, Ledger().handle):
         outcome = await call(api)
     assert (outcome.record.state, outcome.is_duplicate) == (State.SUCCEEDED, False)
     assert outcome.record.statusCode == 200
 
 
-async def test_invocations_and_waits_are_counted_by_how_they_came_out(
-    shared: Broker, api: Site
-) -> None:
+async def test_invocations_and_waits_are_counted_by_outcome(shared: Broker, api: Site) -> None:
     registry = Registry()
     async with (
         working(api.bus, Ledger().handle),
@@ -183,8 +175,8 @@ async def test_invocations_and_waits_are_counted_by_how_they_came_out(
         assert line in told
 
 
-async def test_what_a_replay_has_sent_runs_once(api: Site) -> None:
-    """Its record has another revision by now than the message names, and the worker looks."""
+async def test_an_invocation_that_a_replay_sent_runs_once(api: Site) -> None:
+    """Its record has a later revision than the message names, so the worker reads it."""
     request, ledger = asked(), Ledger()
     function = await api.ingress.functions.find(FUNCTION)
     record = queued_record(request, function, now=wall_clock())
@@ -196,7 +188,7 @@ async def test_what_a_replay_has_sent_runs_once(api: Site) -> None:
     assert ledger.started == [("one", 1)]
 
 
-async def test_two_calls_of_one_id_wait_for_one_run(api: Site) -> None:
+async def test_two_calls_with_one_id_wait_for_one_run(api: Site) -> None:
     ledger = Ledger()
     async with working(api.bus, ledger.handle), asyncio.TaskGroup() as tasks:
         calls = [tasks.create_task(call(api)) for _ in range(2)]
@@ -211,7 +203,7 @@ async def test_the_deadline_ends_the_wait_and_a_replay_reads_the_result(api: Sit
     assert (await call(api, timeoutSeconds=1)).record.state is State.SUCCEEDED
 
 
-async def test_an_expired_invocation_has_no_result_in_time(api: Site) -> None:
+async def test_an_invocation_that_expires_has_no_result_in_time(api: Site) -> None:
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(failure_of(call(api)))
         await until_accepted(api)
@@ -219,15 +211,15 @@ async def test_an_expired_invocation_has_no_result_in_time(api: Site) -> None:
     assert isinstance(waiting.result(), UnknownOutcomeError)
 
 
-async def test_a_replay_of_an_expired_invocation_reads_that_it_has_expired(api: Site) -> None:
-    """Whoever was told to send the same again comes to an end."""
+async def test_a_replay_of_an_expired_invocation_reads_its_expiry(api: Site) -> None:
+    """A caller that was asked to repeat its request must reach an end."""
     await api.ingress.acceptance.accept(asked(mode="sync"))
     await turned(api, state=State.EXPIRED, failureClass=FailureClass.EXPIRED)
     outcome = await call(api)
     assert (outcome.record.state, outcome.is_duplicate) == (State.EXPIRED, True)
 
 
-async def test_a_caller_that_left_is_not_waited_for(api: Site) -> None:
+async def test_the_wait_for_a_disconnected_caller_ends(api: Site) -> None:
     there = asyncio.Event()
     there.set()
     request = asked(mode="sync")
@@ -242,8 +234,8 @@ async def test_a_caller_that_left_is_not_waited_for(api: Site) -> None:
     assert await api.state("one") == State.QUEUED
 
 
-async def test_a_call_that_outlives_its_broker_is_answered_by_the_next_one(own: Broker) -> None:
-    """What was told in between is not heard; the record is read again on the new session."""
+async def test_a_call_that_outlives_its_broker_is_answered_after_its_restart(own: Broker) -> None:
+    """Changes in between are missed; the record is read again on the new session."""
     async with site(own.url, "outlive") as api, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(call(api))
         await until_accepted(api)
@@ -264,9 +256,6 @@ async def failure_of(running: Any) -> Exception | None:
     return None
 
 
-# Cancel.
-
-
 async def test_a_queued_invocation_never_starts_once_cancelled(api: Site) -> None:
     await api.ingress.acceptance.accept(asked())
     await api.ingress.invocations.cancel(FUNCTION, "one")
@@ -280,7 +269,7 @@ async def test_a_queued_invocation_never_starts_once_cancelled(api: Site) -> Non
     assert (record.state, record.failureClass) == (State.CANCELLED, FailureClass.CANCELLED)
 
 
-async def test_a_running_invocation_is_broken_off(api: Site) -> None:
+async def test_a_cancelled_running_invocation_is_aborted(api: Site) -> None:
     ledger = Ledger()
     ledger.gate.clear()
     async with working(api.bus, ledger.handle) as worker:
@@ -292,7 +281,7 @@ async def test_a_running_invocation_is_broken_off(api: Site) -> None:
     await until_empty(api.bus)
 
 
-async def test_what_has_ended_stays_as_it_ended(api: Site) -> None:
+async def test_an_ended_invocation_cannot_be_cancelled(api: Site) -> None:
     async with working(api.bus, Ledger().handle):
         await call(api)
     with pytest.raises(AlreadyFinishedError, match="is succeeded already"):
@@ -300,7 +289,7 @@ async def test_what_has_ended_stays_as_it_ended(api: Site) -> None:
     assert (await read(api)).record.state is State.SUCCEEDED
 
 
-async def test_of_many_cancels_one_wins(api: Site) -> None:
+async def test_one_of_many_cancels_wins(api: Site) -> None:
     await api.ingress.acceptance.accept(asked())
 
     async def cancel() -> bool:

@@ -1,4 +1,4 @@
-"""Bodies of invocations: what is refused, and that a payload arrives as it was sent."""
+"""Bodies of invocations: which are rejected, and that a payload arrives as sent."""
 
 import json
 from typing import Any
@@ -73,7 +73,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("members", "fields"), BAD)
-def test_a_bad_invocation_is_refused_by_every_field_at_fault(
+def test_a_bad_invocation_is_rejected_with_every_faulty_field(
     members: dict[str, Any], fields: list[str]
 ) -> None:
     with pytest.raises(StrictError) as caught:
@@ -81,7 +81,7 @@ def test_a_bad_invocation_is_refused_by_every_field_at_fault(
     assert sorted(problem.field for problem in caught.value.problems) == sorted(fields)
 
 
-def test_a_value_that_is_no_text_is_refused_with_its_name() -> None:
+def test_a_value_that_is_not_text_is_rejected_with_its_name() -> None:
     with pytest.raises(StrictError) as caught:
         parse_invoke({**LEAST, "headers": {"A": 1}, "attributes": {"b": None}})
     found = {problem.field: problem.message for problem in caught.value.problems}
@@ -91,13 +91,13 @@ def test_a_value_that_is_no_text_is_refused_with_its_name() -> None:
     }
 
 
-def test_a_header_with_two_faults_is_named_once() -> None:
+def test_a_header_with_two_faults_is_reported_once() -> None:
     with pytest.raises(StrictError) as caught:
         parse_invoke({**LEAST, "headers": {"Host": 1}})
     assert [problem.field for problem in caught.value.problems] == ["headers.Host"]
 
 
-def test_what_is_left_out_is_asynchronous_json_of_nothing() -> None:
+def test_defaults_are_asynchronous_json_with_a_null_payload() -> None:
     request = parse_invoke(LEAST)
     assert (request.mode, request.contentType, request.timeoutSeconds) == (
         Mode.ASYNC,
@@ -108,13 +108,13 @@ def test_what_is_left_out_is_asynchronous_json_of_nothing() -> None:
 
 
 @given(JSON)
-def test_a_payload_of_any_shape_arrives_as_it_was_sent(payload: object) -> None:
+def test_a_payload_of_any_shape_arrives_as_sent(payload: object) -> None:
     request = parse_invoke({**LEAST, "payload": payload})
     assert json.loads(bytes(payload_of(request))) == payload
 
 
 @given(JSON, JSON)
-def test_two_requests_are_one_exactly_if_their_payloads_are_the_same_json(
+def test_two_requests_are_equal_exactly_if_their_payloads_are_the_same_json(
     one: object, other: object
 ) -> None:
     hashes = [request_hash(parse_invoke({**LEAST, "payload": each})) for each in (one, other)]
@@ -122,7 +122,7 @@ def test_two_requests_are_one_exactly_if_their_payloads_are_the_same_json(
     assert (hashes[0] == hashes[1]) == (texts[0] == texts[1])
 
 
-def test_the_order_of_members_and_defaults_that_are_spelled_out_change_no_hash() -> None:
+def test_member_order_and_explicit_defaults_do_not_change_the_hash() -> None:
     one = {**LEAST, "payload": {"a": 1, "b": [1, {"c": 2, "d": 3}]}}
     other = {
         "payload": {"b": [1, {"d": 3, "c": 2}], "a": 1},

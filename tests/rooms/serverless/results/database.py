@@ -1,6 +1,6 @@
-"""A real PostgreSQL beside a test: its own folder and socket, ended by its keeper.
+"""A real PostgreSQL for tests: its own folder and socket, ended by its fixture.
 
-GPURUNTIME_TEST_POSTGRES_URL names one that is there already, for the tests that leave it running.
+GPURUNTIME_TEST_POSTGRES_URL names an existing server, for tests that leave it running.
 """
 
 import os
@@ -30,19 +30,19 @@ PORT = 5432
 
 
 class MissingDatabaseError(Exception):
-    """The message is one line and names the remedy."""
+    """PostgreSQL is missing; the message is one line and names the remedy."""
 
 
 @attrs.frozen(kw_only=True)
 class Network:
-    """Where it listens beside its socket, and whom it lets in there: a CIDR."""
+    """An address beside the socket, and the CIDR of the clients that may connect there."""
 
     address: str
     clients: str
 
 
 class Database:
-    """Its data outlives a kill, and it comes back at the same place."""
+    """A server whose data outlives a kill; it restarts at the same address."""
 
     def __init__(self, keeper: Keeper, folder: Path, network: Network | None = None) -> None:
         self.folder = folder
@@ -55,12 +55,12 @@ class Database:
 
     @property
     def url(self) -> str:
-        """Whole, with its password."""
+        """Return the whole URL, with its password."""
         secret = quote(PASSWORD, safe="")
         return f"postgresql://{USER}:{secret}@/postgres?host={self.folder}"
 
     def url_at(self, address: str) -> str:
-        """The same for those who come over the network."""
+        """Return the same URL for clients on the network."""
         return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@{address}:{PORT}/postgres"
 
     @property
@@ -68,7 +68,7 @@ class Database:
         return f"postgresql://{USER}@/postgres?host={self.folder}"
 
     def make(self) -> None:
-        """Faster than safe: a crash of the machine is not what is tried here."""
+        """Create the data folder, fast rather than safe: no machine crash is tested here."""
         password = self.folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -83,14 +83,14 @@ class Database:
                 rules.write(f"host all all {self._network.clients} scram-sha-256\n")
 
     def start(self) -> None:
-        """Returns at once; `wait` waits until it answers."""
+        """Start the server and return at once; `wait` waits until it answers."""
         self._starts += 1
         self._is_up = True
         address = self._network.address if self._network else ""
         settings = {
             "listen_addresses": address,
             "fsync": "off",
-            "dynamic_shared_memory_type": "mmap",  # in its folder, and gone with it
+            "dynamic_shared_memory_type": "mmap",  # in its folder, deleted with it
         }
         flags = ["-k", str(self.folder), "-p", str(PORT)]
         chosen = [word for each in settings.items() for word in ("-c", "=".join(each))]
@@ -106,7 +106,7 @@ class Database:
         )
 
     def kill(self) -> None:
-        """Returns when its children are gone as well: they hold what the next start needs."""
+        """Kill the server and its children, which hold what the next start needs."""
         if not self._is_up:
             return
         self._is_up = False
@@ -117,7 +117,7 @@ class Database:
         )
 
     def pause(self) -> None:
-        """It takes connections and says nothing."""
+        """Suspend the server: it accepts connections and does not answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -142,7 +142,7 @@ class Database:
 
 @contextmanager
 def database(network: Network | None = None) -> Iterator[Database]:
-    """On its socket alone, if nothing else is asked for."""
+    """Run a server, on its socket alone unless an address is given."""
     folder = Path(tempfile.mkdtemp(prefix="gpuruntime-postgres-"))
     keeper = Keeper(folder, NOWHERE)
     try:
@@ -158,7 +158,7 @@ def database(network: Network | None = None) -> Iterator[Database]:
 
 @contextmanager
 def database_url() -> Iterator[str]:
-    """Of one that may be shared with others."""
+    """Yield a server that may be shared with other tests."""
     given = os.environ.get(URL_VARIABLE, "")
     if given:
         yield given
@@ -169,7 +169,7 @@ def database_url() -> Iterator[str]:
 
 @asynccontextmanager
 async def asking(url: str, schema: str) -> AsyncIterator[Any]:
-    """A connection of the test's own, beside the product's."""
+    """Open the test's own connection, beside the product's."""
     import asyncpg  # noqa: PLC0415 - the default session is without it
 
     connection = await asyncpg.connect(url, server_settings={"search_path": schema})
@@ -180,7 +180,7 @@ async def asking(url: str, schema: str) -> AsyncIterator[Any]:
 
 
 def program(name: str) -> Path:
-    """On the PATH, or the newest of those that Debian keeps beside each other."""
+    """Return the program from the PATH, or from the newest of Debian's versions."""
     on_path = shutil.which(name)
     if on_path:
         return Path(on_path)
@@ -194,7 +194,7 @@ def program(name: str) -> Path:
 
 
 def _without_root(folder: Path) -> list[str]:
-    """PostgreSQL refuses to be root: what it runs as instead, who then owns the folder."""
+    """Return the user to run as, since PostgreSQL refuses root; it owns the folder."""
     if os.geteuid() != 0:
         return []
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -204,7 +204,7 @@ def _without_root(folder: Path) -> list[str]:
 
 
 def _working_folders() -> Iterator[tuple[int, Path]]:
-    """Of all processes: those of a server are in its data."""
+    """Return the server's processes: those whose working folder is its data."""
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
             yield int(link.parent.name), link.readlink()

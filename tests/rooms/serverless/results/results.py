@@ -1,4 +1,4 @@
-"""Records as workers leave them behind, and stores to keep them in."""
+"""Records as workers leave them, and stores to keep them in."""
 
 from collections.abc import AsyncIterable, AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -40,7 +40,7 @@ async def parts(*chunks: bytes) -> AsyncIterator[bytes]:
 
 
 class Shelf:
-    """A store in memory that can be away, and that refuses what is called `bad`."""
+    """A store in memory that can be unreachable, and that rejects records called `bad`."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], StoredRecord] = {}

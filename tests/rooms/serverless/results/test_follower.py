@@ -1,4 +1,4 @@
-"""The role's work on a real broker, with a store in memory."""
+"""The results role on a real broker, with a store in memory."""
 
 import asyncio
 import base64
@@ -61,7 +61,7 @@ class Replica:
         return 0
 
     def ended(self, state: str) -> int:
-        """So many in this state, as it counts them."""
+        """Wait until its metrics count this many in this state."""
         name = f'gpuruntime_serverless_invocations_ended_total{{state="{state}"}} '
         lines = self._metrics.text().decode().splitlines()
         return sum(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))
@@ -71,7 +71,7 @@ class Replica:
 async def replica(
     made: Bus, shelf: Shelf | None = None, options: ResultsOptions = QUICK
 ) -> AsyncIterator[Replica]:
-    """Ends as a kill would end it: nothing in hand is brought to its end."""
+    """End it as a kill would: records in progress are not finished."""
     metrics, rng = Registry(), Random(5)
 
     def now() -> datetime:
@@ -92,9 +92,9 @@ async def replica(
 
 
 async def unanswered(made: Bus) -> tuple[int, int] | None:
-    """How many records were delivered and not answered for good, and how many not yet.
+    """Return how many records are unacknowledged, and how many undelivered.
 
-    None before a replica has made the consumer.
+    Return None before a replica has created the consumer.
     """
     try:
         told = await made.jetstream.call(f"CONSUMER.INFO.{made.names.states}.{RESULTS}")
@@ -112,7 +112,7 @@ async def state_of(made: Bus, name: str) -> State | None:
     return stored.record.state if stored else None
 
 
-async def test_an_invocation_expires_just_after_its_deadline_and_only_once(declared: Bus) -> None:
+async def test_an_invocation_expires_once_just_after_its_deadline(declared: Bus) -> None:
     shelf = Shelf()
     async with replica(declared, shelf) as one, replica(declared, shelf) as two:
         deadline = soon(1.0)
@@ -133,7 +133,7 @@ async def test_an_invocation_expires_just_after_its_deadline_and_only_once(decla
         assert QUICK.grace_seconds <= late < 3
 
 
-async def test_what_ends_in_time_is_kept_as_it_ended(declared: Bus) -> None:
+async def test_an_invocation_that_ends_in_time_is_kept_as_it_ended(declared: Bus) -> None:
     shelf = Shelf()
     async with replica(declared, shelf) as one:
         queued = await declared.records.write(record("a", deadlineAt=soon(1.0)), expected=0)
@@ -148,7 +148,7 @@ async def test_what_ends_in_time_is_kept_as_it_ended(declared: Bus) -> None:
         await all_done(declared)
 
 
-async def test_without_a_store_the_end_stays_in_the_stream_alone(declared: Bus) -> None:
+async def test_without_a_store_the_end_stays_in_the_stream_only(declared: Bus) -> None:
     async with replica(declared) as one:
         await declared.records.write(record("a", State.FAILED), expected=0)
         await declared.records.write(record("b", deadlineAt=soon(0.2)), expected=0)
@@ -160,7 +160,7 @@ async def test_without_a_store_the_end_stays_in_the_stream_alone(declared: Bus) 
         assert one.results.not_ready == ""
 
 
-async def test_an_end_by_the_deadline_stays_in_the_stream_for_its_time(declared: Bus) -> None:
+async def test_an_expired_record_stays_in_the_stream_for_its_retention(declared: Bus) -> None:
     async with replica(declared) as one:
         await declared.records.write(record("a", deadlineAt=soon(0)), expected=0)
         await eventually(lambda: one.count("expired"), equals(1))
@@ -174,7 +174,9 @@ async def test_an_end_by_the_deadline_stays_in_the_stream_for_its_time(declared:
         assert f"Nats-TTL: {QUICK.stream_retention_seconds:.0f}s".encode() in headers
 
 
-async def test_what_comes_while_the_store_is_away_is_kept_when_it_is_back(declared: Bus) -> None:
+async def test_records_that_arrive_while_the_store_is_unreachable_are_kept_later(
+    declared: Bus,
+) -> None:
     shelf = Shelf()
     shelf.away = "no database"
     async with replica(declared, shelf) as one:
@@ -190,7 +192,9 @@ async def test_what_comes_while_the_store_is_away_is_kept_when_it_is_back(declar
         assert one.results.not_ready == ""
 
 
-async def test_what_a_killed_replica_had_in_hand_comes_to_another(declared: Bus) -> None:
+async def test_records_that_a_killed_replica_held_are_redelivered_to_another(
+    declared: Bus,
+) -> None:
     class Slow(Shelf):
         async def keep(self, stored: StoredRecord, parts: object, *, written_at: object) -> bool:
             await asyncio.sleep(3600)
@@ -207,8 +211,8 @@ async def test_what_a_killed_replica_had_in_hand_comes_to_another(declared: Bus)
         await all_done(declared)
 
 
-async def test_everything_once_more_changes_nothing(declared: Bus) -> None:
-    """A consumer that is deleted and made again brings all that is still in the stream."""
+async def test_a_redelivery_of_everything_changes_nothing(declared: Bus) -> None:
+    """A recreated consumer delivers everything that is still in the stream."""
     shelf = Shelf()
     async with replica(declared, shelf) as one:
         await declared.records.write(record("a", State.SUCCEEDED), expected=0)
@@ -223,7 +227,7 @@ async def test_everything_once_more_changes_nothing(declared: Bus) -> None:
         assert one.count("expired") == 1
 
 
-async def test_work_goes_on_when_the_broker_comes_back(own: Broker) -> None:
+async def test_work_continues_when_the_broker_comes_back(own: Broker) -> None:
     shelf = Shelf()
     async with bus(own.url, "back") as made, replica(made, shelf) as one:
         await made.records.write(record("a", deadlineAt=soon(2.0)), expected=0)
@@ -236,7 +240,7 @@ async def test_work_goes_on_when_the_broker_comes_back(own: Broker) -> None:
         await eventually(lambda: len(shelf.kept), equals(1))
 
 
-async def test_a_replica_waits_for_streams_that_nobody_has_declared_yet(own: Broker) -> None:
+async def test_a_replica_waits_for_undeclared_streams(own: Broker) -> None:
     async with connection(own.url) as connected:
         early = Results(
             connected,
@@ -255,8 +259,8 @@ async def test_a_replica_waits_for_streams_that_nobody_has_declared_yet(own: Bro
             running.cancel()
 
 
-async def test_a_record_that_speaks_of_anothers_invocation_is_nobodys(declared: Bus) -> None:
-    """The workers of a function may write what they like, under its own subjects alone."""
+async def test_a_record_that_names_another_functions_invocation_is_ignored(declared: Bus) -> None:
+    """A function's workers may write anything, but only under its own subjects."""
     shelf = Shelf()
     victim = await declared.records.write(record("victim"), expected=0)
     forged = record("victim", State.SUCCEEDED, deadlineAt=soon(-9))
@@ -270,7 +274,7 @@ async def test_a_record_that_speaks_of_anothers_invocation_is_nobodys(declared: 
         assert await declared.records.read(FUNCTION, "victim") == victim
 
 
-async def test_a_record_that_is_none_stops_nothing(declared: Bus) -> None:
+async def test_a_malformed_record_does_not_stop_the_others(declared: Bus) -> None:
     shelf = Shelf()
     async with replica(declared, shelf) as one:
         subject = declared.names.state(FUNCTION, "odd")
@@ -281,7 +285,7 @@ async def test_a_record_that_is_none_stops_nothing(declared: Bus) -> None:
         assert one.count("unreadable") == 1
 
 
-async def test_a_long_body_is_handed_to_the_store_part_by_part(declared: Bus) -> None:
+async def test_a_long_body_is_passed_to_the_store_part_by_part(declared: Bus) -> None:
     shelf = Shelf()
     body = Random(4).randbytes(2 * CHUNK_BYTES + 7)
     long = record("long", State.SUCCEEDED)
@@ -312,7 +316,7 @@ async def queue_message(made: Bus, name: str) -> int:
     return stored.sequence
 
 
-async def test_the_message_of_what_expires_leaves_its_queue_and_no_other_one_does(
+async def test_the_message_of_an_expired_invocation_is_deleted_and_no_other(
     declared: Bus,
 ) -> None:
     own, other = await queue_message(declared, "own"), await queue_message(declared, "other")
@@ -329,7 +333,7 @@ async def test_the_message_of_what_expires_leaves_its_queue_and_no_other_one_doe
     assert (state["first_seq"], state["messages"]) == (other, 1)
 
 
-async def test_a_replica_that_is_told_to_stop_ends_what_it_has_and_takes_no_more(
+async def test_a_stopping_replica_finishes_its_records_and_takes_no_more(
     declared: Bus,
 ) -> None:
     gate = asyncio.Event()
@@ -354,7 +358,7 @@ async def test_a_replica_that_is_told_to_stop_ends_what_it_has_and_takes_no_more
         assert [name for _, name in shelf.kept] == ["a"]
 
 
-async def test_never_more_is_in_hand_than_there_is_room_for(declared: Bus) -> None:
+async def test_no_more_records_are_in_progress_than_allowed(declared: Bus) -> None:
     count = QUICK.most_in_hand
 
     class Slow(Shelf):

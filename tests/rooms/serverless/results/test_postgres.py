@@ -1,4 +1,4 @@
-"""The store of results on a real PostgreSQL."""
+"""The result store on a real PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -32,7 +32,7 @@ from tests.rooms.serverless.results.results import NOW, ended, parts
 pytestmark = pytest.mark.serverless
 SCHEMAS = count(1)
 DAY = timedelta(days=1)
-# The shape of all tables, as the catalogue has it.
+# The columns of all tables, from the catalogue.
 SHAPE = """
     SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns
     WHERE table_schema = $1 ORDER BY table_name, ordinal_position
@@ -58,7 +58,7 @@ async def store(server: str, schema: str) -> AsyncIterator[PostgresResults]:
         yield made
 
 
-async def test_a_record_is_read_as_it_was_kept(store: PostgresResults) -> None:
+async def test_a_record_is_read_as_kept(store: PostgresResults) -> None:
     one = ended("one", failureClass=FailureClass.FRAMEWORK_ERROR, error="no \x00 luck")
     assert await store.keep(one, parts(), written_at=NOW)
     assert await store.read(FUNCTION, "one") == one
@@ -66,7 +66,7 @@ async def test_a_record_is_read_as_it_was_kept(store: PostgresResults) -> None:
     assert await store.read("other", "one") is None
 
 
-async def test_of_two_revisions_the_newer_stays_in_whatever_order_they_come(
+async def test_the_newer_of_two_revisions_stays_in_either_order(
     store: PostgresResults,
 ) -> None:
     old, new = ended(revision=7), ended(revision=8, state=State.CANCELLED)
@@ -77,10 +77,10 @@ async def test_of_two_revisions_the_newer_stays_in_whatever_order_they_come(
     assert await store.read(FUNCTION, "one") == new
 
 
-async def test_a_broker_that_counts_anew_after_its_loss_is_believed_again(
+async def test_records_of_a_recreated_stream_replace_much_older_ones(
     store: PostgresResults,
 ) -> None:
-    """Its revisions are lower, and much later than what they would replace."""
+    """Their revisions are lower, but they were written much later."""
     before = ended(revision=70, bodyParts=2)
     after = ended(revision=7, bodyParts=1, state=State.FAILED)
     later = NOW + timedelta(hours=2)
@@ -101,7 +101,7 @@ async def test_a_long_body_is_kept_in_parts_beside_its_record(store: PostgresRes
         await store.read_part(long, 2)
 
 
-async def test_a_keep_that_broke_off_in_the_middle_of_a_body_is_taken_up_again(
+async def test_a_keep_that_ended_in_the_middle_of_a_body_is_completed_later(
     store: PostgresResults,
 ) -> None:
     async def broken() -> AsyncIterator[bytes]:
@@ -116,7 +116,7 @@ async def test_a_keep_that_broke_off_in_the_middle_of_a_body_is_taken_up_again(
     assert await store.read_part(long, 1) == b"second"
 
 
-async def test_parts_go_with_the_record_that_they_belong_to(
+async def test_parts_are_deleted_with_their_record(
     store: PostgresResults, server: str, schema: str
 ) -> None:
     await store.keep(ended(revision=7, bodyParts=1), parts(b"old"), written_at=NOW)
@@ -128,7 +128,7 @@ async def test_parts_go_with_the_record_that_they_belong_to(
         assert await database.fetchval("SELECT count(*) FROM result_parts") == 1
 
 
-async def test_what_is_known_already_is_not_asked_for_its_body(store: PostgresResults) -> None:
+async def test_the_body_of_a_known_record_is_not_read(store: PostgresResults) -> None:
     asked: list[bytes] = []
 
     async def noted() -> AsyncIterator[bytes]:
@@ -141,7 +141,7 @@ async def test_what_is_known_already_is_not_asked_for_its_body(store: PostgresRe
     assert asked == [b"body"]
 
 
-async def test_retention_takes_what_ended_before_with_its_body_and_nothing_else(
+async def test_a_sweep_deletes_older_records_with_their_bodies_and_nothing_else(
     store: PostgresResults, server: str, schema: str
 ) -> None:
     async with asking(server, schema) as database:
@@ -162,7 +162,7 @@ async def test_retention_takes_what_ended_before_with_its_body_and_nothing_else(
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("taken", range(len(STEPS) + 1))
-async def test_a_database_at_any_older_step_comes_to_have_the_newest(
+async def test_a_database_at_any_older_step_reaches_the_newest(
     server: str, schema: str, taken: int
 ) -> None:
     older = f"{schema}_at_{taken}"
@@ -181,7 +181,7 @@ async def test_a_database_at_any_older_step_comes_to_have_the_newest(
         assert await database.fetch(INDEXES, older) == await database.fetch(INDEXES, schema)
 
 
-async def test_many_who_make_the_tables_at_once_make_them_once(server: str, schema: str) -> None:
+async def test_many_migrations_at_once_create_the_tables_once(server: str, schema: str) -> None:
     options = PostgresOptions(url=server, schema=schema)
     async with (
         postgres_results(options) as one,
@@ -195,7 +195,7 @@ async def test_many_who_make_the_tables_at_once_make_them_once(server: str, sche
     assert steps == list(range(1, len(STEPS) + 1))
 
 
-async def test_tables_that_somebody_drops_are_made_again_by_whoever_misses_them(
+async def test_dropped_tables_are_created_again_by_the_next_preparation(
     store: PostgresResults, server: str, schema: str
 ) -> None:
     assert await store.keep(ended(), parts(), written_at=NOW)
@@ -217,7 +217,7 @@ async def test_a_database_of_a_later_release_is_left_alone(
 
 
 @pytest.mark.usefixtures("store")
-async def test_one_who_may_only_write_rows_is_enough_once_the_tables_are_there(
+async def test_a_user_who_may_only_write_rows_suffices_once_the_tables_exist(
     server: str, schema: str, tmp_path: Path
 ) -> None:
     async with asking(server, schema) as database:
@@ -237,12 +237,12 @@ async def test_one_who_may_only_write_rows_is_enough_once_the_tables_are_there(
         assert await made.keep(ended(), parts(), written_at=NOW)
 
 
-async def test_before_anybody_has_made_the_tables_nothing_was_kept(server: str) -> None:
+async def test_a_read_before_the_first_migration_finds_nothing(server: str) -> None:
     async with postgres_results(PostgresOptions(url=server, schema="nowhere")) as made:
         assert await made.read(FUNCTION, "one") is None
 
 
-async def test_a_row_that_is_refused_is_no_failure_of_the_database(
+async def test_a_rejected_row_is_not_a_failure_of_the_database(
     store: PostgresResults,
 ) -> None:
     with pytest.raises(StoreRefusedError, match="PostgreSQL rejected it"):
@@ -251,7 +251,7 @@ async def test_a_row_that_is_refused_is_no_failure_of_the_database(
 
 
 @pytest.mark.usefixtures("store")
-async def test_no_statement_takes_longer_than_it_may(server: str, schema: str) -> None:
+async def test_no_statement_exceeds_its_timeout(server: str, schema: str) -> None:
     options = PostgresOptions(url=server, schema=schema, statement_seconds=0.5)
     async with asking(server, schema) as database, postgres_results(options) as hasty:
         async with database.transaction():
@@ -290,7 +290,7 @@ async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
         "p%ss",
     ],
 )
-async def test_no_message_tells_a_piece_of_the_password(address: str, tmp_path: Path) -> None:
+async def test_no_message_contains_a_part_of_the_password(address: str, tmp_path: Path) -> None:
     secret = tmp_path / "url"
     secret.write_text(address)
     async with postgres_results(PostgresOptions(url_file=str(secret))) as made:
@@ -304,7 +304,7 @@ async def test_no_message_tells_a_piece_of_the_password(address: str, tmp_path: 
     assert not any(word in text for text in told for word in ("p%", "w#rd", "ss/", "'12'")), told
 
 
-async def test_a_password_that_is_wrong_is_told_without_it(server: str, tmp_path: Path) -> None:
+async def test_a_wrong_password_is_reported_without_it(server: str, tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("wrong-word")
     options = PostgresOptions(url=server, password_file=str(secret))
@@ -314,7 +314,7 @@ async def test_a_password_that_is_wrong_is_told_without_it(server: str, tmp_path
     assert "wrong-word" not in str(caught.value)
 
 
-def test_the_database_of_a_test_ends_with_it() -> None:
+def test_the_database_of_a_test_ends_with_the_test() -> None:
     with database() as own:
         assert isinstance(own, Database)
         folder = own.folder

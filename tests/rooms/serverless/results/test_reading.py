@@ -1,4 +1,4 @@
-"""Reads of invocations whose records the broker has let go of, from a real PostgreSQL."""
+"""Reads of invocations whose records have left the broker, from a real PostgreSQL."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -40,13 +40,13 @@ async def store(server: Database) -> AsyncIterator[PostgresResults]:
 
 
 async def keep(store: PostgresResults, at: Site, stored: StoredRecord, *body: bytes) -> None:
-    """In the store alone, as it is a day after its end."""
+    """Keep the record in the store alone, as a day after its end."""
     now = datetime.now(UTC)
     assert await store.keep(stored, parts(*body), written_at=now - timedelta(days=1))
     assert not await at.state(stored.record.invocationID)
 
 
-async def test_what_has_left_the_stream_is_read_from_the_database(
+async def test_a_record_that_left_the_stream_is_read_from_the_database(
     shared: Broker, store: PostgresResults
 ) -> None:
     async with site(shared.url, f"read{next(PREFIXES)}", results=store) as at:
@@ -61,10 +61,10 @@ async def test_what_has_left_the_stream_is_read_from_the_database(
             await at.ingress.invocations.read(FUNCTION, "never")
 
 
-async def test_the_stream_is_believed_before_the_database(
+async def test_the_stream_has_precedence_over_the_database(
     shared: Broker, store: PostgresResults
 ) -> None:
-    """As it is of one that was redriven: its first end is in the database by then."""
+    """A redriven invocation has its first end in the database by then."""
     async with site(shared.url, f"read{next(PREFIXES)}", results=store) as at:
         dead = ended("one", revision=1, state=State.DEAD_LETTERED)
         await keep(store, at, dead)
@@ -74,7 +74,7 @@ async def test_the_stream_is_believed_before_the_database(
         assert (read.record.state, read.record.series) == (State.QUEUED, 2)
 
 
-async def test_a_long_body_that_left_the_broker_before_its_record_is_in_the_database(
+async def test_a_long_body_that_left_the_broker_is_read_from_the_database(
     shared: Broker, store: PostgresResults
 ) -> None:
     async with site(shared.url, f"read{next(PREFIXES)}", results=store) as at:
@@ -86,7 +86,7 @@ async def test_a_long_body_that_left_the_broker_before_its_record_is_in_the_data
         assert bytes((await at.ingress.invocations.read(FUNCTION, "one")).body) == body
 
 
-async def test_a_database_that_is_away_is_no_proof_that_an_invocation_never_was(
+async def test_an_unreachable_database_does_not_prove_that_an_invocation_is_missing(
     shared: Broker, store: PostgresResults, server: Database
 ) -> None:
     async with site(shared.url, f"read{next(PREFIXES)}", results=store) as at:

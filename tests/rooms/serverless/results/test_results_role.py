@@ -1,4 +1,4 @@
-"""The program `gpuruntime results` between a real broker and a real PostgreSQL, both at risk."""
+"""The program `gpuruntime results` between a real broker and PostgreSQL, both killed at times."""
 
 import asyncio
 from collections.abc import Iterator
@@ -55,12 +55,12 @@ def settings_of(program: Programs, server: Database) -> dict[str, object]:
 
 
 def body_of(name: str) -> bytes:
-    """Long enough for two parts."""
+    """Return a body of two parts."""
     return b'"' + name.encode() * CHUNK_BYTES + b'"'
 
 
 async def end(made: Bus, name: str) -> None:
-    """As a worker does: some with a long body, and some not at all."""
+    """End invocations as a worker does: some with a long body, and some not at all."""
     if name.endswith("3"):
         await made.records.write(record(name, deadlineAt=soon(1.0)), expected=0)
         return
@@ -97,7 +97,7 @@ async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str,
 
 
 def until_tells(process: Process, words: str) -> None:
-    """Its readiness; the process goes on."""
+    """Wait for its readiness; the process keeps running."""
     eventually_blocking(
         lambda: readiness(process),
         lambda told: words in told,
@@ -107,7 +107,7 @@ def until_tells(process: Process, words: str) -> None:
     )
 
 
-async def test_replicas_that_are_killed_again_and_again_lose_nothing(
+async def test_repeatedly_killed_replicas_lose_nothing(
     program: Programs, own: Broker, server: Database
 ) -> None:
     rng = Random(7)
@@ -128,7 +128,7 @@ async def test_replicas_that_are_killed_again_and_again_lose_nothing(
     assert late == {name for name in NAMES if name.endswith("3")}
 
 
-async def test_a_database_that_is_away_is_waited_for_while_invocations_go_on_expiring(
+async def test_invocations_expire_while_the_database_is_unreachable(
     program: Programs, own: Broker, server: Database
 ) -> None:
     async with bus(own.url, "away") as made:
@@ -154,7 +154,7 @@ async def test_a_database_that_is_away_is_waited_for_while_invocations_go_on_exp
     assert "result store unavailable" in told
 
 
-async def test_the_api_reads_from_the_database_what_has_left_the_stream(
+async def test_the_api_reads_records_that_left_the_stream_from_the_database(
     program: Programs, own: Broker, server: Database
 ) -> None:
     async with bus(own.url, "reads") as made:
@@ -175,7 +175,7 @@ async def test_the_api_reads_from_the_database_what_has_left_the_stream(
         assert results.stop() == api.stop() == 0
 
 
-async def test_a_database_that_stands_still_holds_up_neither_expiries_nor_the_end(
+async def test_a_suspended_database_delays_neither_expiries_nor_the_shutdown(
     program: Programs, own: Broker, server: Database
 ) -> None:
     async with bus(own.url, "still") as made:

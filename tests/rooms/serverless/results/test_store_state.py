@@ -21,7 +21,7 @@ WINDOW_SECONDS = 100.0
 
 @asynccontextmanager
 async def keeping(shelf: Shelf, metrics: Registry | None = None) -> AsyncIterator[StoreState]:
-    """Its wall clock goes with the loop's."""
+    """A store state whose wall clock follows loop time."""
     clock = asyncio.get_running_loop().time
     made = StoreState(
         shelf,
@@ -58,7 +58,7 @@ async def test_nothing_is_kept_before_the_store_is_prepared() -> None:
         assert await shelf.read(FUNCTION, "one") == ended()
 
 
-async def test_a_store_that_is_away_is_asked_by_one_alone_and_ever_more_rarely() -> None:
+async def test_an_unreachable_store_is_tried_by_one_task_at_growing_intervals() -> None:
     shelf = Shelf()
     async with keeping(shelf) as made:
         await asyncio.sleep(1)
@@ -70,8 +70,8 @@ async def test_a_store_that_is_away_is_asked_by_one_alone_and_ever_more_rarely()
         assert 60 <= shelf.prepared <= 600 / (LONGEST_PAUSE_SECONDS / 2) + 10
 
 
-async def test_a_store_that_is_there_and_keeps_nothing_is_asked_ever_more_rarely() -> None:
-    """As one whose disk is full."""
+async def test_a_store_that_prepares_but_keeps_nothing_is_tried_at_growing_intervals() -> None:
+    """A full disk has this effect."""
 
     class Full(Shelf):
         async def prepare(self) -> None:
@@ -89,7 +89,7 @@ async def test_a_store_that_is_there_and_keeps_nothing_is_asked_ever_more_rarely
         assert await made.keep(ended(), parts(), written_at=NOW)
 
 
-async def test_a_result_that_is_refused_says_nothing_of_the_others() -> None:
+async def test_a_rejected_result_does_not_affect_the_others() -> None:
     shelf, metrics = Shelf(), Registry()
     async with keeping(shelf, metrics) as made:
         await asyncio.sleep(1)
@@ -100,7 +100,7 @@ async def test_a_result_that_is_refused_says_nothing_of_the_others() -> None:
         assert value(metrics, "results_stored_total") == 1
 
 
-async def test_old_results_are_swept_by_time_and_a_failure_of_that_heals() -> None:
+async def test_old_results_are_swept_and_a_failed_sweep_is_repaired() -> None:
     shelf = Shelf()
     async with keeping(shelf) as made:
         await asyncio.sleep(400)
@@ -117,7 +117,7 @@ async def test_old_results_are_swept_by_time_and_a_failure_of_that_heals() -> No
         assert timedelta(hours=1) <= age <= timedelta(hours=1, seconds=400)
 
 
-async def test_the_age_of_the_oldest_that_waits_is_told_and_forgotten_when_none_does() -> None:
+async def test_the_age_of_the_oldest_waiting_result_is_reported_while_any_waits() -> None:
     shelf, metrics = Shelf(), Registry()
     async with keeping(shelf, metrics) as made:
         await asyncio.sleep(1)
@@ -133,7 +133,7 @@ async def test_the_age_of_the_oldest_that_waits_is_told_and_forgotten_when_none_
         assert value(metrics, "results_oldest_unstored_seconds") == 0
 
 
-def test_what_was_turned_away_counts_for_one_window_at_least_and_for_two_at_most() -> None:
+def test_a_result_turned_away_counts_for_one_to_two_windows() -> None:
     oldest = OldestUnkept(10.0)
     oldest.note(NOW, 9.0)
     oldest.note(NOW - timedelta(1), 9.5)

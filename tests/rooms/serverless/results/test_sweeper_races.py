@@ -1,7 +1,7 @@
-"""The expiry of an invocation against everybody else who may end it, at the same moment.
+"""The expiry of an invocation races with every other component that may end it.
 
-Of each series of each invocation there is one terminal record, whoever wins, and it is the one
-that is kept.
+Each series of each invocation has one terminal record, whichever component wins, and that record
+is kept.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ from tests.rooms.serverless.results.test_follower import QUICK, Replica, all_don
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.serverless) for seed in range(1, 8))]
 NAMES = [f"i{number}" for number in range(40)]
 LIFE_SECONDS = 1.0
-# Well before the expiry, at the very moment, or well after it.
+# Well before the expiry, at that moment, or well after it.
 BEFORE, AFTER = -0.8, 1.5
 
 
 class History:
-    """Every record that was ever written, in order, by invocation."""
+    """Every record that was written, in order, by invocation."""
 
     def __init__(self) -> None:
         self.records: dict[str, list[Record]] = defaultdict(list)
@@ -47,7 +47,7 @@ class History:
         self.records[record.invocationID].append(record)
 
     def judge(self) -> Counter[State]:
-        """How often there was each end, after it was held to be the only one of its series."""
+        """Check that each series has one end, and return how often each end occurred."""
         ends: Counter[State] = Counter()
         for name, records in self.records.items():
             by_series: dict[int, list[Record]] = defaultdict(list)
@@ -63,7 +63,7 @@ class History:
 
 @attrs.frozen
 class Ring:
-    """An api, two replicas of results with one store, and a worker's pen."""
+    """An API, two replicas of results with one store, and a worker's writer."""
 
     site: Site
     shelf: Shelf
@@ -80,13 +80,13 @@ class Ring:
         return sum(each.count("expired") for each in self.replicas)
 
     async def at_the_end_of(self, deadline: datetime) -> None:
-        """Around the moment at which it expires, or clearly before or after it."""
+        """Return a moment around the expiry, or clearly before or after it."""
         offset = self.rng.choice([BEFORE, AFTER, *(self.rng.uniform(-0.1, 0.1),) * 6])
         due = deadline + timedelta(seconds=QUICK.grace_seconds + offset)
         await asyncio.sleep(max((due - datetime.now(UTC)).total_seconds(), 0.0))
 
     async def start(self, name: str) -> StoredRecord:
-        """Accepted, and taken up by a worker."""
+        """Accept an invocation and start it as a worker does."""
         accepted = await self.site.ingress.acceptance.accept(
             asked(name, timeoutSeconds=int(LIFE_SECONDS))
         )
@@ -98,7 +98,7 @@ class Ring:
         return await self.bus.records.write(running, expected=queued.revision)
 
     async def settled(self, ends: int) -> None:
-        """When so many series have ended, and all of that is kept."""
+        """Wait until this many series have ended and all of them are kept."""
         await eventually(
             lambda: (
                 sum(
@@ -135,7 +135,7 @@ async def ring(broker: Broker, seed: int) -> AsyncIterator[Ring]:
 
 
 async def everywhere(act: Callable[[str], Awaitable[bool]], names: list[str]) -> int:
-    """How many of them came first, all at once."""
+    """Run all at once and return how many of them came first."""
     won: list[bool] = []
 
     async def one(name: str) -> None:
@@ -148,7 +148,7 @@ async def everywhere(act: Callable[[str], Awaitable[bool]], names: list[str]) ->
 
 
 def delivered(record: Record) -> Delivery:
-    """The message that a running record names, as its worker has it in hand."""
+    """Return the delivery that a running record names, as its worker holds it."""
     message = Invocation(
         invocationID=record.invocationID,
         serverlessRequestID=record.serverlessRequestID,
@@ -163,7 +163,7 @@ def delivered(record: Record) -> Delivery:
 
 
 async def finish(at: Ring, mine: StoredRecord, state: State) -> bool:
-    """As its worker does, who believes that the record is its own."""
+    """End the invocation as its worker does, which believes that it owns the record."""
     await at.at_the_end_of(mine.record.deadlineAt)
     done = attrs.evolve(mine.record, state=state, completedAt=datetime.now(UTC))
     if state is State.DEAD_LETTERED:
@@ -219,7 +219,7 @@ async def test_an_expiry_and_a_cancellation_have_one_winner(shared: Broker, seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_of_an_expiry_a_cancellation_and_a_worker_there_is_one_winner(
+async def test_an_expiry_a_cancellation_and_a_worker_have_one_winner(
     shared: Broker, seed: int
 ) -> None:
     async with ring(shared, seed) as at:
@@ -240,10 +240,10 @@ async def test_of_an_expiry_a_cancellation_and_a_worker_there_is_one_winner(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_each_series_of_what_is_redriven_while_it_expires_ends_once(
+async def test_each_series_of_an_invocation_redriven_while_it_expires_ends_once(
     shared: Broker, seed: int
 ) -> None:
-    """The letter is written before its record, so that one may be left of what has expired."""
+    """The letter is written before its record, so an expired invocation may have one."""
     async with ring(shared, seed) as at:
         redriven: Counter[str] = Counter()
 

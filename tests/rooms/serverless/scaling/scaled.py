@@ -1,4 +1,4 @@
-"""An activator on an embedded cluster, without a broker: a test says what that would tell."""
+"""An activator on an embedded cluster, without a broker: tests supply the broker's messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -45,7 +45,7 @@ DEFAULTS = ActivatorOptions()
 
 @attrs.frozen(kw_only=True)
 class Wire:
-    """How long a request takes each way, and an event until it is heard."""
+    """The delay of each request and answer, and of each event."""
 
     latency: Callable[[], float] = lambda: 0.0
     watch_lag: Callable[[], float] = lambda: 0.0
@@ -69,7 +69,7 @@ class Scaled:
         is_suspended: bool = False,
         **function: Any,
     ) -> Document:
-        """As kubectl would; the function has the unit's name."""
+        """Declare a function as kubectl would; it has the unit's name."""
         body = {
             "apiVersion": GPU_UNITS.api_version,
             "kind": "GPUUnit",
@@ -91,22 +91,22 @@ class Scaled:
         self.cluster.call("DELETE", GPU_UNITS.path(namespace=INSTANCE, name=name))
 
     def let_consumer_stand(self, function: str = "echo") -> None:
-        """So that nothing is asked of the broker that is not there, again and again."""
+        """Mark the consumer as existing, so that the missing broker is not asked repeatedly."""
         self.activator._consumers._standing.add(function)
 
     async def queue(self, settle: float = SETTLED_SECONDS, **depths: int) -> None:
-        """So many invocations are there now, as a reading would show."""
+        """Set the depth, as a reading would."""
         self.activator.readings.adopt(depths)
         await asyncio.sleep(settle)
 
     async def wake(self, function: str) -> None:
-        """Its work is done before the next reading."""
+        """Wake the function; its work is done before the next reading."""
         self.activator.waker.on_wake(Message(NAMES.wake(function), b""))
         self.activator.readings.adopt({}, woken={function})
         await asyncio.sleep(SETTLED_SECONDS)
 
     async def hold(self, seconds: float, **depths: int) -> None:
-        """As readings every two seconds would go on showing it."""
+        """Set the depth again every two seconds, as readings do."""
         for _ in range(int(seconds / 2)):
             await self.queue(2.0, **depths)
 
@@ -147,7 +147,7 @@ class Scaled:
         await asyncio.sleep(SETTLED_SECONDS)
 
     async def tell(self, worker: str, state: WorkerState, busy: int = 0) -> None:
-        """A beat, as the worker would send it."""
+        """Deliver a heartbeat as the worker would send it."""
         function = worker.rpartition("-w-")[0]
         uid = self.unit(worker)["metadata"]["uid"]
         beat = Heartbeat(
@@ -166,7 +166,7 @@ class Scaled:
 async def scaled(
     cluster: Cluster, *, seed: int = 1, wire: Wire = AT_ONCE
 ) -> AsyncIterator[Scaled]:
-    """Leading, with its caches full, and without a broker that it could ask."""
+    """Run a leading activator with full caches and without a broker."""
     nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
     queue = BrokerLink(nowhere, NAMES, rng=Random(seed))
     async with (
@@ -192,7 +192,7 @@ async def composed(
     now: Callable[[], datetime] = clock,
     wire: Wire = AT_ONCE,
 ) -> AsyncIterator[Scaled]:
-    """With its caches full; whoever entered runs of it what the test is about."""
+    """Yield an activator with full caches; the test runs the parts it needs."""
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(
             InProcessTransport(cluster.server),

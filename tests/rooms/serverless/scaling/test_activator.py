@@ -1,4 +1,4 @@
-"""The activator on a real broker, with real workers: woken, drained, and nothing lost."""
+"""The activator on a real broker with real workers: it wakes and drains them and loses nothing."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def wake(made: Bus, function: str = FUNCTION) -> None:
 
 
 async def hears(made: Fleet) -> None:
-    """It has a session, and has read the depths once."""
+    """Wait until it has a session and has read the depths once."""
     await eventually(lambda: made.scaled.activator.readings.of(FUNCTION) is not None)
 
 
@@ -25,7 +25,7 @@ async def until_no_consumer(made: Bus) -> None:
     await eventually(lambda: made.jetstream.call(verb), lambda seen: not seen["total"])
 
 
-async def test_a_wake_brings_the_first_worker_long_before_the_next_look(declared: Bus) -> None:
+async def test_a_wake_up_starts_the_first_worker_long_before_the_next_poll(declared: Bus) -> None:
     async with fleet(declared) as made:
         made.scaled.declare()
         await hears(made)
@@ -36,7 +36,7 @@ async def test_a_wake_brings_the_first_worker_long_before_the_next_look(declared
         assert record.workerName == "echo-w-1"
 
 
-async def test_what_was_queued_while_nobody_led_is_found_by_the_new_leader(declared: Bus) -> None:
+async def test_a_new_leader_finds_what_was_queued_without_a_leader(declared: Bus) -> None:
     for number in range(3):
         await accept(declared, f"i{number}")
     async with fleet(declared) as made:
@@ -46,7 +46,7 @@ async def test_what_was_queued_while_nobody_led_is_found_by_the_new_leader(decla
             assert record.state is State.SUCCEEDED
 
 
-async def test_idle_workers_drain_by_order_and_go(declared: Bus) -> None:
+async def test_idle_workers_drain_by_order_and_are_deleted(declared: Bus) -> None:
     async with fleet(declared) as made:
         made.scaled.declare(idleTimeoutSeconds=0)
         await hears(made)
@@ -57,7 +57,7 @@ async def test_idle_workers_drain_by_order_and_go(declared: Bus) -> None:
         assert made.node.started == ["echo-w-1"]
 
 
-async def test_a_worker_that_drains_ends_what_it_has_in_hand(declared: Bus) -> None:
+async def test_a_draining_worker_ends_its_calls(declared: Bus) -> None:
     async with fleet(declared) as made:
         made.ledger.gate.clear()
         made.scaled.declare()
@@ -79,7 +79,7 @@ async def test_a_worker_that_drains_ends_what_it_has_in_hand(declared: Bus) -> N
         assert (await ended(declared, "waits")).state is State.SUCCEEDED
 
 
-async def test_an_order_to_drain_is_given_again_until_the_worker_is_gone(declared: Bus) -> None:
+async def test_a_drain_order_is_repeated_until_the_worker_is_deleted(declared: Bus) -> None:
     orders: list[Message] = []
     control = declared.names.control(FUNCTION, "echo-w-1")
     async with declared.connection.listening(control, orders.append), fleet(declared) as made:
@@ -96,7 +96,9 @@ async def test_an_order_to_drain_is_given_again_until_the_worker_is_gone(declare
         await ended(declared, "long")
 
 
-async def test_a_burst_gets_as_many_workers_as_it_may_and_each_runs_once(declared: Bus) -> None:
+async def test_a_burst_gets_the_most_workers_allowed_and_each_call_runs_once(
+    declared: Bus,
+) -> None:
     async with fleet(declared) as made:
         made.ledger.gate.clear()
         made.scaled.declare(maxWorkers=3, concurrency=2)
@@ -111,7 +113,7 @@ async def test_a_burst_gets_as_many_workers_as_it_may_and_each_runs_once(declare
         assert len(made.ledger.started) == 12
 
 
-async def test_a_deleted_consumer_is_made_again_and_the_work_goes_on(declared: Bus) -> None:
+async def test_a_deleted_consumer_is_recreated_and_the_work_continues(declared: Bus) -> None:
     async with fleet(declared) as made:
         made.scaled.declare(minAvailableCount=1)
         await hears(made)
@@ -123,7 +125,9 @@ async def test_a_deleted_consumer_is_made_again_and_the_work_goes_on(declared: B
         assert record.state is State.SUCCEEDED
 
 
-async def test_invocations_of_a_deleted_function_end_and_its_consumer_goes(declared: Bus) -> None:
+async def test_invocations_of_a_deleted_function_end_and_its_consumer_is_deleted(
+    declared: Bus,
+) -> None:
     async with fleet(declared) as made:
         made.scaled.declare(is_suspended=True)
         await hears(made)
@@ -151,7 +155,7 @@ async def test_a_function_that_is_declared_again_at_once_keeps_its_invocations(
         assert (await ended(declared, "one")).state is State.SUCCEEDED
 
 
-async def test_a_function_that_was_not_heard_of_yet_keeps_its_invocations(declared: Bus) -> None:
+async def test_a_function_that_is_not_cached_yet_keeps_its_invocations(declared: Bus) -> None:
     async with fleet(declared) as made:
         await hears(made)
         made.scaled.transport.hold_watches()
@@ -166,7 +170,9 @@ async def test_a_function_that_was_not_heard_of_yet_keeps_its_invocations(declar
         assert (await ended(declared, "waits")).state is State.SUCCEEDED
 
 
-async def test_what_runs_when_its_function_goes_is_left_to_its_worker(declared: Bus) -> None:
+async def test_a_running_invocation_of_a_deleted_function_is_left_to_its_worker(
+    declared: Bus,
+) -> None:
     async with fleet(declared) as made:
         made.ledger.gate.clear()
         made.scaled.declare(maxWorkers=1)
@@ -182,7 +188,7 @@ async def test_what_runs_when_its_function_goes_is_left_to_its_worker(declared: 
         assert (await ended(declared, "runs")).state is State.SUCCEEDED
 
 
-async def test_functions_go_on_after_the_broker_was_away(own: Broker) -> None:
+async def test_functions_continue_after_an_outage_of_the_broker(own: Broker) -> None:
     async with bus(own.url, "away") as declared, fleet(declared) as made:
         made.scaled.declare(minAvailableCount=1)
         await eventually(lambda: len(made.node.started), equals(1))
@@ -196,7 +202,7 @@ async def test_functions_go_on_after_the_broker_was_away(own: Broker) -> None:
         assert made.scaled.workers == ["echo-w-1"]
 
 
-async def test_the_status_tells_how_long_the_oldest_waits(declared: Bus) -> None:
+async def test_the_status_reports_the_wait_of_the_oldest_invocation(declared: Bus) -> None:
     await accept(declared, "one")
     await asyncio.sleep(1.1)
     async with fleet(declared, stock=0) as made:

@@ -15,7 +15,7 @@ from tests.rooms.bus.broker import FUNCTION, Bus
 from tests.rooms.worker.invocations import accept
 from tests.rooms.worker.workers import ended, working
 
-# More than the broker names at a time.
+# More than the broker lists in one answer.
 MANY = 1_030
 
 
@@ -49,7 +49,7 @@ async def made_formerly(made: Bus, function: str, *, most_in_hand: int) -> None:
     await declare_consumer(made.jetstream, made.names.invocations, former)
 
 
-async def test_a_functions_consumer_has_no_bound_on_what_waits_for_its_next_attempt(
+async def test_a_consumer_has_no_bound_on_messages_that_wait_for_a_retry(
     declared: Bus,
 ) -> None:
     await consumers_of(declared).ensure("new", most_in_hand=6)
@@ -58,14 +58,14 @@ async def test_a_functions_consumer_has_no_bound_on_what_waits_for_its_next_atte
     assert config["filter_subject"] == declared.names.invoke("new")
 
 
-async def test_a_functions_consumer_has_room_for_the_requests_of_all_its_workers(
+async def test_a_consumer_accepts_the_requests_of_all_its_workers(
     declared: Bus,
 ) -> None:
     await consumers_of(declared).ensure("new", most_in_hand=6)
     assert (await config_of(declared, "new"))["max_waiting"] >= 10 * MOST_WORKERS * INBOXES
 
 
-async def test_invocations_that_fail_keep_no_others_waiting(declared: Bus) -> None:
+async def test_failing_invocations_do_not_delay_others(declared: Bus) -> None:
     await delete(declared, FUNCTION)
     await consumers_of(declared).ensure(FUNCTION, most_in_hand=1)
     starts: list[tuple[str, int]] = []
@@ -80,11 +80,11 @@ async def test_invocations_that_fail_keep_no_others_waiting(declared: Bus) -> No
         await accept(declared, name)
     async with working(declared, handle):
         assert (await ended(declared, "good")).state is State.SUCCEEDED
-    # A third attempt comes three seconds after the first.
+    # A third attempt starts three seconds after the first.
     assert max(attempt for _, attempt in starts) < 3
 
 
-async def test_a_bound_that_its_operator_chose_stays_whoever_leads(declared: Bus) -> None:
+async def test_a_bound_that_the_operator_chose_is_kept_by_every_leader(declared: Bus) -> None:
     await consumers_of(declared).ensure("new", most_in_hand=6)
     for bound in (1, 12):
         await change(declared, "new", max_ack_pending=bound)
@@ -92,7 +92,7 @@ async def test_a_bound_that_its_operator_chose_stays_whoever_leads(declared: Bus
         assert (await config_of(declared, "new"))["max_ack_pending"] == bound
 
 
-async def test_the_bound_of_an_older_version_is_lifted_once(declared: Bus) -> None:
+async def test_the_bound_of_an_older_release_is_removed_once(declared: Bus) -> None:
     await made_formerly(declared, "old", most_in_hand=6)
     await consumers_of(declared).ensure("old", most_in_hand=6)
     assert (await config_of(declared, "old"))["max_ack_pending"] == -1
@@ -102,7 +102,7 @@ async def test_the_bound_of_an_older_version_is_lifted_once(declared: Bus) -> No
 
 
 @pytest.mark.parametrize("setting", [{"ack_wait": 90_000_000_000}, {"max_ack_pending": 13}])
-async def test_what_an_operator_may_have_chosen_is_not_taken_for_an_older_versions(
+async def test_a_bound_that_the_operator_may_have_chosen_is_kept(
     declared: Bus, setting: dict[str, int]
 ) -> None:
     await made_formerly(declared, "old", most_in_hand=6)
@@ -112,7 +112,7 @@ async def test_what_an_operator_may_have_chosen_is_not_taken_for_an_older_versio
     assert await config_of(declared, "old") == before
 
 
-async def test_one_that_was_deleted_is_missed_and_made_again(declared: Bus) -> None:
+async def test_a_deleted_consumer_is_missed_and_recreated(declared: Bus) -> None:
     consumers = consumers_of(declared)
     for function in ("one", "two"):
         await consumers.ensure(function, most_in_hand=1)
@@ -123,7 +123,7 @@ async def test_one_that_was_deleted_is_missed_and_made_again(declared: Bus) -> N
     assert await config_of(declared, "one")
 
 
-async def test_the_broker_tells_of_a_deleted_consumer_on_the_subject_for_it(
+async def test_the_broker_reports_a_deleted_consumer_on_its_advisory_subject(
     declared: Bus,
 ) -> None:
     await consumers_of(declared).ensure("one", most_in_hand=1)
@@ -135,13 +135,13 @@ async def test_the_broker_tells_of_a_deleted_consumer_on_the_subject_for_it(
     assert told[0].rpartition(".")[2] == "one"
 
 
-async def test_consumers_that_nobody_has_asked_for_are_named_too(declared: Bus) -> None:
+async def test_consumers_that_were_not_ensured_here_are_listed(declared: Bus) -> None:
     consumers = consumers_of(declared)
     await consumers.ensure("one", most_in_hand=1)
     assert (await consumers.survey()).others == (FUNCTION,)
 
 
-async def test_a_consumer_that_can_be_no_functions_is_let_be(declared: Bus) -> None:
+async def test_a_consumer_whose_name_is_no_function_name_is_ignored(declared: Bus) -> None:
     stream, subject = declared.names.invocations, declared.names.invoke("elsewhere")
     config = {"durable_name": "Onlooker", "filter_subject": subject, "ack_policy": "explicit"}
     await declared.jetstream.call(
@@ -151,7 +151,7 @@ async def test_a_consumer_that_can_be_no_functions_is_let_be(declared: Bus) -> N
     assert (await consumers_of(declared).survey()).others == (FUNCTION,)
 
 
-async def test_removing_one_that_is_gone_is_no_failure(declared: Bus) -> None:
+async def test_removing_a_missing_consumer_succeeds(declared: Bus) -> None:
     consumers = consumers_of(declared)
     await consumers.ensure("one", most_in_hand=1)
     await consumers.remove("one")
@@ -159,7 +159,7 @@ async def test_removing_one_that_is_gone_is_no_failure(declared: Bus) -> None:
     assert (await consumers.survey()).gone == ()
 
 
-async def test_more_consumers_than_one_answer_names_are_all_known(declared: Bus) -> None:
+async def test_more_consumers_than_one_answer_lists_are_all_found(declared: Bus) -> None:
     consumers = consumers_of(declared)
     for number in range(MANY):
         await consumers.ensure(f"f{number}", most_in_hand=1)

@@ -40,7 +40,7 @@ def template(**spec: Any) -> GPUUnit:
 
 
 def unit(reason: str = "", *, is_ready: bool = False, was_ready: bool = False) -> GPUUnit:
-    """A worker made from the template as it is."""
+    """Return a worker created from the present template."""
     condition = Condition(type="Ready", status="True" if is_ready else "False", reason=reason)
     owner = WorkerOf(name="echo", uid="t")
     return GPUUnit(
@@ -90,21 +90,21 @@ def seen(
         (marked(unit(), deletionTimestamp=WHEN), WorkerPhase.GONE),
     ],
 )
-def test_the_unit_says_how_far_a_worker_is(worker: GPUUnit, phase: WorkerPhase) -> None:
+def test_the_unit_determines_the_workers_phase(worker: GPUUnit, phase: WorkerPhase) -> None:
     assert seen(worker, heard()).phase is phase
 
 
-def test_a_worker_that_was_ready_and_is_silent_is_adrift_and_a_new_one_is_on_its_way() -> None:
+def test_a_silent_worker_is_adrift_if_it_was_ready_and_starting_if_not() -> None:
     assert seen(unit("DeploymentProgressing", was_ready=True)).phase is WorkerPhase.ADRIFT
     assert seen(unit("DeploymentProgressing")).phase is WorkerPhase.STARTING
 
 
-def test_a_worker_that_speaks_is_not_adrift() -> None:
+def test_a_worker_with_heartbeats_is_not_adrift() -> None:
     told = seen(unit("DeploymentProgressing", was_ready=True), heard())
     assert told.phase is WorkerPhase.STARTING
 
 
-def test_nobody_is_silent_whom_we_could_not_have_heard() -> None:
+def test_a_worker_is_not_silent_while_heartbeats_could_not_be_received() -> None:
     worker = unit("DeploymentProgressing", was_ready=True)
     away = Moment(now=100.0, hearing_since=None)
     just_back = Moment(now=100.0, hearing_since=100.0 - SILENT_SECONDS + 1)
@@ -115,7 +115,7 @@ def test_nobody_is_silent_whom_we_could_not_have_heard() -> None:
 
 @pytest.mark.parametrize("state", [WorkerState.DRAINING, WorkerState.DRAINED])
 @pytest.mark.parametrize("reason", ["", "DeploymentProgressing", "DeploymentReady"])
-def test_a_worker_that_drains_though_its_unit_was_not_told_to_is_adrift(
+def test_a_worker_that_drains_without_a_mark_on_its_unit_is_adrift(
     state: WorkerState, reason: str
 ) -> None:
     worker = unit(reason, is_ready=reason == "DeploymentReady")
@@ -123,12 +123,12 @@ def test_a_worker_that_drains_though_its_unit_was_not_told_to_is_adrift(
     assert (found.phase, found.has_withdrawn) == (WorkerPhase.ADRIFT, True)
 
 
-def test_a_worker_that_was_told_to_drain_drains() -> None:
+def test_a_worker_with_a_drain_mark_is_draining() -> None:
     worker = marked(unit("DeploymentReady", is_ready=True), annotations={labels.DRAINING: "then"})
     assert seen(worker, heard(state=WorkerState.DRAINED)).phase is WorkerPhase.DRAINING
 
 
-def test_a_worker_that_drains_while_its_container_fails_is_a_failed_one() -> None:
+def test_a_worker_that_drains_while_its_container_fails_has_failed() -> None:
     found = seen(unit("PodStartupFailed"), heard(state=WorkerState.DRAINED))
     assert found.phase is WorkerPhase.FAILED
 
@@ -142,14 +142,12 @@ def test_a_worker_that_drains_while_its_container_fails_is_a_failed_one() -> Non
     ],
     ids=["silent since", "nobody can hear", "maybe another one of the name"],
 )
-def test_only_a_worker_that_goes_on_telling_that_it_drains_is_taken_at_its_word(
-    told: LastHeartbeat, moment: Moment
-) -> None:
+def test_only_recent_heartbeats_of_draining_count(told: LastHeartbeat, moment: Moment) -> None:
     found = seen(unit("DeploymentReady", is_ready=True), told, moment)
     assert (found.phase, found.has_withdrawn) == (WorkerPhase.READY, False)
 
 
-def test_for_how_long_something_is_so_counts_from_the_first_look() -> None:
+def test_the_duration_of_a_state_counts_from_its_first_observation() -> None:
     sightings = FirstSeen()
     adrift = unit("PodUnschedulable")
     first = seen(adrift, heard(), sightings=sightings)
@@ -157,7 +155,7 @@ def test_for_how_long_something_is_so_counts_from_the_first_look() -> None:
     assert (first.since_seconds, later.since_seconds) == (0, 60)
 
 
-def test_who_was_found_meanwhile_is_lost_for_the_first_time_again() -> None:
+def test_a_worker_that_recovered_is_lost_for_the_first_time_again() -> None:
     sightings = FirstSeen()
     seen(unit("PodUnschedulable"), heard(), sightings=sightings)
     seen(unit("DeploymentReady", is_ready=True), heard(), sightings=sightings)
@@ -167,14 +165,14 @@ def test_who_was_found_meanwhile_is_lost_for_the_first_time_again() -> None:
     assert again.since_seconds == 0
 
 
-def test_what_is_remembered_of_workers_that_are_gone_goes_with_them() -> None:
+def test_observations_of_deleted_workers_are_forgotten() -> None:
     sightings = FirstSeen()
     seen(unit("PodUnschedulable"), heard(), sightings=sightings)
     sightings.keep(set())
     assert not sightings.adrift
 
 
-def test_a_worker_that_fell_silent_is_no_longer_busy() -> None:
+def test_a_silent_worker_is_no_longer_busy() -> None:
     ready = unit("DeploymentReady", is_ready=True)
     assert seen(ready, heard(busy=2)).busy == 2
     assert seen(ready, heard(ago=SILENT_SECONDS, busy=2)).busy == 0
@@ -191,12 +189,12 @@ def test_a_worker_that_fell_silent_is_no_longer_busy() -> None:
         {"serverless": attrs.evolve(FUNCTION, requestID="other")},
     ],
 )
-def test_what_runs_in_a_worker_makes_it_outdated(changed: dict[str, Any]) -> None:
+def test_a_changed_workload_makes_a_worker_outdated(changed: dict[str, Any]) -> None:
     assert is_current(unit(), template())
     assert not is_current(unit(), template(**changed))
 
 
-def test_a_worker_of_another_storage_than_the_function_was_given_is_outdated() -> None:
+def test_a_worker_with_another_storage_than_the_function_is_outdated() -> None:
     marks: tuple[dict[str, str], ...] = (
         {},
         {labels.STORAGE_UIDS: "data=1"},
@@ -220,7 +218,7 @@ def test_a_worker_of_another_storage_than_the_function_was_given_is_outdated() -
         {"maxAttempts": 3},
     ],
 )
-def test_limits_make_no_worker_outdated(limit: dict[str, Any]) -> None:
+def test_changed_limits_make_no_worker_outdated(limit: dict[str, Any]) -> None:
     assert is_current(unit(), template(serverless=attrs.evolve(FUNCTION, **limit)))
 
 
@@ -231,11 +229,11 @@ def refused(reason: str, generation: int = 3) -> GPUUnit:
     return attrs.evolve(template(), status=GPUUnitStatus(conditions=(condition,)))
 
 
-def test_a_function_may_have_workers_before_the_manager_has_spoken() -> None:
+def test_a_function_may_have_workers_before_the_manager_reports_on_it() -> None:
     assert forbidden(template()) is None
 
 
-def test_the_managers_no_counts_for_the_spec_that_it_has_seen() -> None:
+def test_the_managers_refusal_counts_for_the_generation_it_observed() -> None:
     assert forbidden(refused("ServerlessConfigInvalid")) is Shortage.INVALID
     assert forbidden(refused("OperationConflict")) is Shortage.INVALID
     assert forbidden(refused("ServerlessConfigInvalid", generation=2)) is None
@@ -243,11 +241,11 @@ def test_the_managers_no_counts_for_the_spec_that_it_has_seen() -> None:
     assert forbidden(refused("ScaledToZero")) is None
 
 
-def test_a_spec_that_breaks_a_rule_is_refused_without_the_manager() -> None:
+def test_an_invalid_spec_is_refused_without_the_manager() -> None:
     mounts = (StorageMount(name="data", mountPath="/data"),)
     assert forbidden(template(storageMounts=mounts)) is Shortage.INVALID
 
 
-def test_suspended_ones_and_those_that_go_have_no_workers() -> None:
+def test_suspended_and_terminating_templates_have_no_workers() -> None:
     assert forbidden(template(suspended=True)) is Shortage.SUSPENDED
     assert forbidden(marked(template(), deletionTimestamp=WHEN)) is Shortage.NO_TEMPLATE

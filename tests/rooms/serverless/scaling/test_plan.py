@@ -53,79 +53,79 @@ def test_a_worker_takes_as_many_invocations_as_its_concurrency() -> None:
     assert [workers_for(depth, limits) for depth in (0, 1, 3, 4, 7)] == [0, 1, 1, 2, 3]
 
 
-def test_workers_that_are_starting_count_as_those_that_are_needed() -> None:
+def test_starting_workers_count_as_needed_ones() -> None:
     assert plan(worker(1, WorkerPhase.STARTING), needed=2).claims == 1
 
 
-def test_however_much_there_is_to_do_max_workers_is_the_end() -> None:
+def test_there_are_never_more_than_max_workers() -> None:
     found = plan(*ready(3), needed=50)
     assert (found.wanted, found.claims) == (4, 1)
 
 
-def test_a_worker_that_drains_still_has_its_seat() -> None:
+def test_a_draining_worker_still_has_its_seat() -> None:
     found = plan(*ready(3), worker(4, WorkerPhase.DRAINING), needed=4)
     assert (found.wanted, found.claims) == (4, 0)
 
 
-def test_with_nothing_to_do_the_last_worker_drains() -> None:
+def test_the_last_worker_drains_without_work() -> None:
     found = plan(*ready(1), needed=0)
     assert (found.wanted, found.drain) == (0, names(1))
 
 
-def test_the_least_that_is_to_be_there_is_there_without_any_invocation() -> None:
+def test_the_minimum_of_workers_exists_without_any_invocation() -> None:
     assert plan(limits={"minAvailableCount": 2}).claims == 2
     assert plan(*ready(3), limits={"minAvailableCount": 2}).drain == names(3)
 
 
-def test_those_that_serve_nobody_go_first_and_then_the_idle_ones() -> None:
+def test_unready_workers_drain_first_and_then_idle_ones() -> None:
     busy = worker(3, busy=1)
     starting = worker(1, WorkerPhase.STARTING)
     assert plan(starting, worker(2), busy, needed=1).drain == names(1, 2)
 
 
-def test_outdated_ones_go_before_those_that_would_stay() -> None:
+def test_outdated_workers_drain_before_current_ones() -> None:
     assert plan(worker(1, is_current=False, busy=1), worker(2), needed=1).drain == names(1)
 
 
-def test_no_worker_is_sent_away_or_called_while_nobody_knows_what_there_is_to_do() -> None:
+def test_workers_stay_as_they_are_while_the_work_is_unknown() -> None:
     found = plan(*ready(2), needed=None)
     assert (found.wanted, found.claims, found.drain) == (2, 0, ())
     assert plan(needed=None, limits={"minAvailableCount": 1}).claims == 1
 
 
 @pytest.mark.parametrize("forbidden", [Shortage.SUSPENDED, Shortage.INVALID])
-def test_what_is_forbidden_has_no_workers(forbidden: Shortage) -> None:
+def test_a_forbidden_function_has_no_workers(forbidden: Shortage) -> None:
     found = plan(*ready(2), needed=9, forbidden=forbidden, limits={"minAvailableCount": 1})
     assert (found.wanted, found.claims, found.shortage) == (0, 0, forbidden)
     assert sorted(found.drain) == sorted(names(1, 2))
 
 
-def test_no_more_is_claimed_than_stock_is_there_and_that_is_said() -> None:
+def test_no_more_is_claimed_than_there_is_stock_and_the_lack_is_reported() -> None:
     found = plan(needed=3, free_stock=1)
     assert (found.claims, found.shortage) == (1, Shortage.CAPACITY)
     assert plan(needed=3, free_stock=3).shortage is None
 
 
-def test_a_seat_that_is_not_free_yet_is_no_want_of_stock() -> None:
+def test_a_seat_that_is_still_taken_is_not_a_lack_of_stock() -> None:
     assert plan(*ready(3), worker(4, WorkerPhase.GONE), needed=4, free_stock=0).shortage is None
 
 
-def test_a_worker_whose_container_fails_keeps_its_place_and_gets_no_successor() -> None:
+def test_a_worker_whose_container_fails_keeps_its_seat_and_gets_no_successor() -> None:
     found = plan(worker(1, WorkerPhase.FAILED), needed=1)
     assert (found.claims, found.drain, found.shortage) == (0, (), Shortage.WORKER_FAILED)
 
 
-def test_a_broken_template_gets_no_further_stock() -> None:
+def test_a_broken_template_gets_no_more_stock() -> None:
     failed = worker(1, WorkerPhase.FAILED)
     assert plan(failed, needed=4).claims == 0
     assert plan(failed, worker(2, WorkerPhase.STARTING), needed=4).claims == 0
 
 
-def test_one_failure_among_workers_that_are_ready_does_not_hold_the_others() -> None:
+def test_a_failed_worker_beside_ready_ones_does_not_block_the_others() -> None:
     assert plan(worker(1, WorkerPhase.FAILED), worker(2), needed=4).claims == 2
 
 
-def test_the_failures_of_an_older_template_do_not_hold_the_new_one() -> None:
+def test_failures_of_an_older_template_do_not_block_the_new_one() -> None:
     assert plan(worker(1, WorkerPhase.FAILED, is_current=False), needed=2).claims == 1
 
 
@@ -133,18 +133,18 @@ def adrift(number: int = 1, seconds: float = LASTING_SECONDS) -> Worker:
     return worker(number, WorkerPhase.ADRIFT, since_seconds=seconds)
 
 
-def test_a_lost_worker_is_replaced_only_when_the_loss_lasts() -> None:
+def test_a_lost_worker_is_replaced_only_if_the_loss_lasts() -> None:
     brief = plan(adrift(seconds=LASTING_SECONDS - 1), needed=1)
     assert (brief.drain, brief.shortage) == ((), Shortage.WORKER_LOST)
     lasting = plan(adrift(), needed=1)
     assert (lasting.drain, lasting.replaced) == (names(1), "echo-w-1")
 
 
-def test_lost_workers_are_replaced_one_after_the_other_the_longest_lost_first() -> None:
+def test_lost_workers_are_replaced_one_by_one_longest_lost_first() -> None:
     assert plan(adrift(1, 130), adrift(2, 140), needed=2).replaced == "echo-w-2"
 
 
-def test_the_next_lost_worker_waits_for_its_back_off() -> None:
+def test_the_next_lost_worker_waits_for_the_back_off() -> None:
     assert plan(adrift(), needed=1, replacement_in_seconds=5).drain == ()
 
 
@@ -157,26 +157,26 @@ def withdrawn(number: int = 1, **members: Any) -> Worker:
     return worker(number, WorkerPhase.ADRIFT, **members)
 
 
-def test_a_worker_that_drained_without_being_told_is_replaced_when_that_lasts() -> None:
+def test_a_worker_that_drained_without_an_order_is_replaced_after_a_while() -> None:
     assert plan(withdrawn(since_seconds=LASTING_SECONDS - 1), needed=1).drain == ()
     lasting = plan(withdrawn(), needed=1)
     assert (lasting.drain, lasting.replaced) == (names(1), "echo-w-1")
 
 
-def test_a_worker_that_will_not_come_back_holds_no_seat_while_stock_is_awaited() -> None:
-    """The seat that it holds may be the one that the stock waits for."""
+def test_a_withdrawn_worker_frees_its_seat_while_stock_is_awaited() -> None:
+    """Its seat may be the one that the stock waits for."""
     assert plan(withdrawn(), needed=1, free_stock=0).drain == names(1)
     assert plan(adrift(1), withdrawn(2), needed=2, free_stock=0).drain == names(2)
     found = plan(withdrawn(), needed=2, free_stock=0)
     assert (found.drain, found.shortage) == (names(1), Shortage.CAPACITY)
 
 
-def test_what_is_missing_is_claimed_before_a_worker_is_replaced() -> None:
+def test_missing_workers_are_claimed_before_a_lost_one_is_replaced() -> None:
     found = plan(withdrawn(), needed=2)
     assert (found.claims, found.drain) == (1, ())
 
 
-def test_a_worker_that_drained_by_itself_waits_for_its_back_off() -> None:
+def test_a_withdrawn_worker_waits_for_the_back_off() -> None:
     assert plan(withdrawn(), needed=1, replacement_in_seconds=5).drain == ()
 
 
@@ -185,7 +185,7 @@ def test_replacements_back_off_from_ten_seconds_to_ten_minutes() -> None:
     assert delays == [10, 20, 40, 600, 600, 600]
 
 
-def test_a_changed_template_exchanges_one_worker_at_a_time() -> None:
+def test_a_changed_template_replaces_one_worker_at_a_time() -> None:
     outdated = [worker(number, is_current=False) for number in (1, 2, 3)]
     first = plan(*outdated, needed=3)
     assert first.drain == names(3)
@@ -193,19 +193,19 @@ def test_a_changed_template_exchanges_one_worker_at_a_time() -> None:
     assert plan(*outdated[:2], leaving, needed=3, limits={"maxWorkers": 3}).claims == 0
 
 
-def test_the_next_exchange_waits_until_the_new_worker_is_ready() -> None:
+def test_the_next_replacement_waits_until_the_new_worker_is_ready() -> None:
     outdated = worker(1, is_current=False)
     assert plan(outdated, worker(2, WorkerPhase.STARTING), needed=2).drain == ()
     assert plan(outdated, worker(2, WorkerPhase.FAILED), needed=2).drain == ()
     assert plan(outdated, worker(2), needed=2).drain == names(1)
 
 
-def test_the_new_worker_is_claimed_before_the_next_one_is_exchanged() -> None:
+def test_the_new_worker_is_claimed_before_the_next_replacement() -> None:
     found = plan(worker(1, is_current=False), needed=2)
     assert (found.claims, found.drain) == (1, ())
 
 
-def test_of_outdated_workers_the_one_that_serves_nobody_is_exchanged_first() -> None:
+def test_an_unready_outdated_worker_is_replaced_first() -> None:
     failed = worker(2, WorkerPhase.FAILED, is_current=False)
     assert plan(worker(3, is_current=False), failed, needed=2).drain == names(2)
 
@@ -219,26 +219,26 @@ def test_a_worker_is_deleted_once_it_has_drained() -> None:
     assert plan(draining(has_drained=True)).delete == names(1)
 
 
-def test_a_worker_that_does_not_answer_is_deleted_all_the_same() -> None:
+def test_a_silent_draining_worker_is_deleted_anyway() -> None:
     assert plan(draining(is_silent=True, since_seconds=SILENT_SECONDS - 1)).delete == ()
     assert plan(draining(is_silent=True, since_seconds=SILENT_SECONDS)).delete == names(1)
 
 
-def test_a_drain_has_the_time_of_one_attempt_and_no_more() -> None:
+def test_a_drain_lasts_at_most_one_attempt() -> None:
     assert plan(draining(busy=1, since_seconds=89)).delete == ()
     assert plan(draining(busy=1, since_seconds=90)).delete == names(1)
 
 
-def test_a_worker_that_goes_already_is_not_deleted_again() -> None:
+def test_a_terminating_worker_is_not_deleted_again() -> None:
     assert plan(worker(1, WorkerPhase.GONE, has_drained=True)).delete == ()
 
 
-def test_a_plan_that_waits_for_a_drain_is_made_again_soon() -> None:
+def test_a_plan_that_waits_for_a_drain_is_repeated_soon() -> None:
     assert plan(draining()).look_again_seconds == 1
     assert plan(*ready(1), needed=1).look_again_seconds is None
 
 
-def test_the_status_counts_what_was_seen_and_says_what_is_missing() -> None:
+def test_the_status_counts_the_workers_and_reports_the_shortage() -> None:
     workers = (worker(1, busy=2), worker(2), worker(3, WorkerPhase.DRAINING, busy=1))
     seen = Observed(limits=LIMITS, workers=workers, needed=4, free_stock=0)
     status = status_of(seen, decide(seen), depth=7, oldest_wait_seconds=2.9)
@@ -248,18 +248,18 @@ def test_the_status_counts_what_was_seen_and_says_what_is_missing() -> None:
     assert status.reason == "insufficient_capacity"
 
 
-def test_a_claim_that_was_refused_says_more_than_the_plan() -> None:
+def test_a_failed_claim_takes_precedence_in_the_status() -> None:
     seen = Observed(limits=LIMITS, workers=(), needed=1, free_stock=1)
     told = status_of(seen, decide(seen), depth=1, oldest_wait_seconds=0, failure="forbidden")
     assert told.reason == "forbidden"
 
 
-def test_a_name_takes_the_lowest_free_numbers() -> None:
+def test_new_names_have_the_lowest_free_numbers() -> None:
     taken = {"echo-w-1", "echo-w-3"}
     assert next_names("echo", taken.__contains__, 3) == ("echo-w-2", "echo-w-4", "echo-w-5")
 
 
-def test_names_of_long_templates_stay_labels_and_different() -> None:
+def test_names_of_long_templates_stay_valid_and_distinct() -> None:
     one, other = ("a" * 62 + end for end in "xy")
     [first], [second] = (next_names(name, lambda _: False, 1) for name in (one, other))
     assert first != second
@@ -306,7 +306,7 @@ some_limits = st.builds(
         replacement_in_seconds=st.sampled_from([0.0, 5.0]),
     )
 )
-def test_every_plan_keeps_within_its_bounds(seen: Observed) -> None:
+def test_every_plan_stays_within_its_bounds(seen: Observed) -> None:
     found = decide(seen)
     by_name = {each.name: each for each in seen.workers}
     assert found.claims <= seen.free_stock
@@ -319,7 +319,7 @@ def test_every_plan_keeps_within_its_bounds(seen: Observed) -> None:
 
 
 def after(found: Plan, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """The told ones have drained, the deleted ones are gone, and the others came up."""
+    """Return the workers after the plan: drained, deleted, or ready."""
     made = next_names("echo", {each.name for each in workers}.__contains__, found.claims)
     left = [each for each in workers if each.name not in found.delete]
     return (
@@ -337,7 +337,7 @@ def _later(each: Worker, found: Plan) -> Worker:
 
 
 @given(needed=st.integers(0, 20), limits=some_limits, workers=some_workers)
-def test_carried_out_again_and_again_a_plan_comes_to_its_end(
+def test_a_plan_carried_out_repeatedly_reaches_its_end(
     needed: int, limits: Serverless, workers: tuple[Worker, ...]
 ) -> None:
     for _ in range(60):

@@ -13,7 +13,7 @@ from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.bus.test_pull import in_hand, pulling
 from tests.rooms.worker.invocations import accept, turn
 
-# One more than the broker tells at a time.
+# One more than the broker lists at a time.
 MANY = 100_001
 
 
@@ -27,7 +27,7 @@ async def send(declared: Bus, function: str = FUNCTION, count: int = 1) -> None:
 
 
 class Told:
-    """Readings of a broker, and whom they told."""
+    """A poller of the broker, and its reports."""
 
     def __init__(self, made: Bus) -> None:
         self.functions: list[str] = []
@@ -55,7 +55,7 @@ async def reading(told: Told) -> AsyncIterator[DepthPoller]:
         running.cancel()
 
 
-async def test_every_function_that_has_invocations_is_told_at_once(declared: Bus) -> None:
+async def test_one_reading_shows_every_function_that_has_invocations(declared: Bus) -> None:
     assert await depths_of(declared).read() == {}
     await send(declared, FUNCTION, 3)
     await send(declared, "other")
@@ -69,7 +69,7 @@ async def test_dead_letters_of_all_functions_are_counted(declared: Bus) -> None:
     assert await depths_of(declared).dead_letters() == 3
 
 
-async def test_more_functions_than_one_answer_holds_are_all_told(declared: Bus) -> None:
+async def test_more_functions_than_one_answer_lists_are_all_found(declared: Bus) -> None:
     for number in range(MANY):
         await declared.connection.publish(declared.names.invoke(f"f{number}"), b"")
     await send(declared, FUNCTION)
@@ -78,7 +78,7 @@ async def test_more_functions_than_one_answer_holds_are_all_told(declared: Bus) 
     assert set(depths.values()) == {1}
 
 
-async def test_invocations_in_hand_count_until_they_are_answered(declared: Bus) -> None:
+async def test_running_invocations_count_until_they_are_acknowledged(declared: Bus) -> None:
     await send(declared, FUNCTION, 2)
     async with pulling(declared, room=1) as puller:
         while await in_hand(declared) != (1, 0):
@@ -91,7 +91,7 @@ async def test_invocations_in_hand_count_until_they_are_answered(declared: Bus) 
         assert await depths_of(declared).read() == {FUNCTION: 1}
 
 
-async def test_the_oldest_is_the_first_that_no_worker_was_given(declared: Bus) -> None:
+async def test_the_oldest_waiting_invocation_is_the_first_undelivered_one(declared: Bus) -> None:
     await send(declared, FUNCTION)
     async with pulling(declared, room=1):
         while await in_hand(declared) != (1, 0):
@@ -106,7 +106,7 @@ async def test_the_oldest_is_the_first_that_no_worker_was_given(declared: Bus) -
         assert before <= oldest_at <= after
 
 
-async def test_what_waits_for_its_next_attempt_does_not_run(declared: Bus) -> None:
+async def test_an_invocation_that_waits_for_a_retry_is_not_running(declared: Bus) -> None:
     before = datetime.now(UTC)
     await accept(declared, "tired")
     after = datetime.now(UTC)
@@ -121,7 +121,7 @@ async def test_what_waits_for_its_next_attempt_does_not_run(declared: Bus) -> No
     assert before <= backlog.oldest_at <= after
 
 
-async def test_what_runs_is_known_before_its_worker_tells_of_it(declared: Bus) -> None:
+async def test_a_running_invocation_is_seen_before_its_workers_heartbeat(declared: Bus) -> None:
     async with pulling(declared, room=3) as puller:
         for name in ("one", "two", "three"):
             await accept(declared, name)
@@ -135,14 +135,16 @@ async def test_what_runs_is_known_before_its_worker_tells_of_it(declared: Bus) -
     assert abs(backlog.oldest_at - third) < timedelta(milliseconds=1)
 
 
-async def test_no_more_runs_than_was_delivered_whatever_workers_say(declared: Bus) -> None:
+async def test_no_more_invocations_run_than_were_delivered(declared: Bus) -> None:
     await accept(declared, "one")
     async with pulling(declared, room=1) as puller:
         await eventually(lambda: len(puller.taken), equals(1))
         assert (await depths_of(declared).backlog(FUNCTION, busy=1_000)).running == 1
 
 
-async def test_a_look_at_what_waits_costs_little_however_much_runs(declared: Bus) -> None:
+async def test_reading_the_backlog_costs_little_however_many_invocations_run(
+    declared: Bus,
+) -> None:
     count = 3 * LOOKS
     for number in range(count):
         await accept(declared, f"n{number}")
@@ -169,14 +171,14 @@ async def test_without_a_consumer_the_first_invocation_waits(declared: Bus) -> N
     assert found.oldest_at is not None
 
 
-def test_a_wait_is_never_negative_by_the_clocks_of_two_machines() -> None:
+def test_a_wait_is_never_negative_if_two_clocks_differ() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert Backlog().oldest_wait_seconds(now) == 0
     assert Backlog(oldest_at=now - timedelta(seconds=3)).oldest_wait_seconds(now) == 3
     assert Backlog(oldest_at=now + timedelta(seconds=3)).oldest_wait_seconds(now) == 0
 
 
-async def test_no_answer_is_not_taken_for_no_invocations(own: Broker) -> None:
+async def test_a_missing_answer_is_not_an_empty_queue(own: Broker) -> None:
     async with bus(own.url, "gone") as declared:
         own.kill()
         await declared.connection.session.ended.wait()
@@ -184,7 +186,7 @@ async def test_no_answer_is_not_taken_for_no_invocations(own: Broker) -> None:
             await depths_of(declared).read()
 
 
-def test_a_wake_counts_as_one_invocation_until_a_later_reading(declared: Bus) -> None:
+def test_a_wake_up_counts_as_one_invocation_until_a_later_reading(declared: Bus) -> None:
     readings = Told(declared).readings
     assert readings.of(FUNCTION) is None
     readings.adopt({})
@@ -196,14 +198,14 @@ def test_a_wake_counts_as_one_invocation_until_a_later_reading(declared: Bus) ->
     assert readings.of(FUNCTION) == 0
 
 
-def test_those_that_have_work_or_had_some_are_told(declared: Bus) -> None:
+def test_functions_with_work_before_or_now_are_reported(declared: Bus) -> None:
     told = Told(declared)
     told.readings.adopt({"one": 1})
     told.readings.adopt({"two": 1})
     assert sorted(told.functions) == ["one", "one", "two"]
 
 
-def test_what_comes_goes_or_grows_by_far_is_urgent(declared: Bus) -> None:
+def test_a_depth_that_starts_ends_or_more_than_doubles_is_urgent(declared: Bus) -> None:
     told = Told(declared)
     told.readings.adopt({"stays": 5, "grows": 5, "ends": 5})
     told.urgent.clear()
@@ -211,14 +213,14 @@ def test_what_comes_goes_or_grows_by_far_is_urgent(declared: Bus) -> None:
     assert sorted(told.urgent) == ["comes", "ends", "grows"]
 
 
-def test_one_that_was_woken_is_told_also_where_its_work_was_never_seen(declared: Bus) -> None:
+def test_a_woken_function_is_reported_even_if_its_work_was_never_seen(declared: Bus) -> None:
     told = Told(declared)
     told.readings.adopt({})
     told.readings.adopt({}, woken={"quick"})
     assert told.functions == ["quick"]
 
 
-def test_the_first_reading_after_none_is_told_to_all(declared: Bus) -> None:
+def test_the_first_reading_after_none_is_reported_to_all(declared: Bus) -> None:
     told = Told(declared)
     told.readings.adopt({})
     told.readings.adopt({})
@@ -229,7 +231,7 @@ def test_the_first_reading_after_none_is_told_to_all(declared: Bus) -> None:
     assert told.firsts == 2
 
 
-async def test_a_look_that_is_asked_for_comes_at_once(declared: Bus) -> None:
+async def test_a_requested_reading_happens_at_once(declared: Bus) -> None:
     async with reading(Told(declared)) as readings:
         await send(declared)
         readings.look()
@@ -237,7 +239,7 @@ async def test_a_look_that_is_asked_for_comes_at_once(declared: Bus) -> None:
             await eventually(lambda: readings.of(FUNCTION), equals(1))
 
 
-async def test_while_there_is_work_it_looks_every_two_seconds(declared: Bus) -> None:
+async def test_depths_are_read_every_two_seconds_while_there_is_work(declared: Bus) -> None:
     await send(declared)
     async with reading(Told(declared)) as readings:
         await send(declared)
@@ -245,7 +247,7 @@ async def test_while_there_is_work_it_looks_every_two_seconds(declared: Bus) -> 
             await eventually(lambda: readings.of(FUNCTION), equals(2))
 
 
-async def test_without_a_broker_nothing_is_known_until_it_is_back(own: Broker) -> None:
+async def test_depths_are_unknown_until_the_broker_is_back(own: Broker) -> None:
     async with bus(own.url, "readings") as made, reading(Told(made)) as readings:
         own.kill()
         await made.connection.session.ended.wait()

@@ -35,7 +35,7 @@ def make_somebody_elses(made: Scaled, name: str) -> None:
     made.cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
 
 
-async def test_the_first_invocation_gets_a_worker_and_no_invocation_none() -> None:
+async def test_the_first_invocation_gets_a_worker_and_without_one_there_is_none() -> None:
     async with started() as made:
         made.declare()
         await made.queue()
@@ -45,7 +45,7 @@ async def test_the_first_invocation_gets_a_worker_and_no_invocation_none() -> No
         assert len(made.cluster.claimed) == 1
 
 
-async def test_a_worker_is_the_templates_and_does_what_the_template_says() -> None:
+async def test_a_worker_belongs_to_the_template_and_has_its_spec() -> None:
     async with started() as made:
         template = made.declare(concurrency=3)
         await made.queue(echo=1)
@@ -58,7 +58,7 @@ async def test_a_worker_is_the_templates_and_does_what_the_template_says() -> No
         assert notes(worker)[labels.OPERATION_ID].startswith("gpuruntime:worker:")
 
 
-async def test_workers_follow_the_depth_up_to_the_most_there_may_be() -> None:
+async def test_workers_follow_the_depth_up_to_the_maximum() -> None:
     async with started() as made:
         made.declare(concurrency=2)
         await made.queue(echo=5)
@@ -67,7 +67,7 @@ async def test_workers_follow_the_depth_up_to_the_most_there_may_be() -> None:
         assert made.workers == [f"echo-w-{number}" for number in (1, 2, 3, 4)]
 
 
-async def test_the_least_of_workers_is_there_before_anybody_calls() -> None:
+async def test_the_minimum_of_workers_exists_before_the_first_call() -> None:
     async with started() as made:
         made.declare(minAvailableCount=2)
         await asyncio.sleep(1)
@@ -88,7 +88,7 @@ async def test_idle_workers_stay_for_their_idle_time_and_then_drain() -> None:
         assert made.workers == []
 
 
-async def test_work_that_comes_back_in_time_keeps_the_worker() -> None:
+async def test_work_that_returns_in_time_keeps_the_worker() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=60)
         await made.queue(echo=1)
@@ -99,7 +99,7 @@ async def test_work_that_comes_back_in_time_keeps_the_worker() -> None:
         assert (made.workers, made.draining) == (["echo-w-1"], [])
 
 
-async def test_a_wake_alone_is_work_however_soon_that_is_done() -> None:
+async def test_a_wake_up_alone_counts_as_work() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=60)
         await made.queue(echo=1)
@@ -110,7 +110,7 @@ async def test_a_wake_alone_is_work_however_soon_that_is_done() -> None:
         assert made.draining == []
 
 
-async def test_a_worker_is_deleted_only_when_it_has_drained() -> None:
+async def test_a_worker_is_deleted_only_after_it_has_drained() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=0, timeoutSeconds=100)
         await made.queue(echo=1)
@@ -124,7 +124,7 @@ async def test_a_worker_is_deleted_only_when_it_has_drained() -> None:
         assert made.workers == []
 
 
-async def test_a_worker_that_never_ends_its_work_is_deleted_after_an_attempts_time() -> None:
+async def test_a_worker_that_never_ends_its_calls_is_deleted_after_one_attempts_time() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=0, timeoutSeconds=100)
         await made.queue(echo=1)
@@ -136,7 +136,7 @@ async def test_a_worker_that_never_ends_its_work_is_deleted_after_an_attempts_ti
         assert made.workers == []
 
 
-async def test_a_worker_that_is_silent_is_deleted_all_the_same() -> None:
+async def test_a_silent_worker_is_deleted_anyway() -> None:
     async with started() as made:
         made.activator.hearing_since = 0.0
         made.declare(idleTimeoutSeconds=0)
@@ -146,7 +146,7 @@ async def test_a_worker_that_is_silent_is_deleted_all_the_same() -> None:
         assert made.workers == []
 
 
-async def test_no_drain_is_written_on_a_unit_that_has_the_workers_name_by_now() -> None:
+async def test_no_drain_mark_is_written_to_a_later_unit_of_the_workers_name() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=0)
         await made.queue(echo=1)
@@ -158,7 +158,7 @@ async def test_no_drain_is_written_on_a_unit_that_has_the_workers_name_by_now() 
         assert labels.DRAINING not in made.unit("echo-w-1")["metadata"].get("annotations", {})
 
 
-async def test_work_that_comes_while_the_last_worker_drains_gets_another_one() -> None:
+async def test_work_that_arrives_while_the_last_worker_drains_gets_another_one() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=0)
         await made.queue(echo=1)
@@ -170,7 +170,7 @@ async def test_work_that_comes_while_the_last_worker_drains_gets_another_one() -
         assert made.workers == ["echo-w-2"]
 
 
-async def test_the_lowest_free_number_is_used_again() -> None:
+async def test_the_lowest_free_number_is_reused() -> None:
     async with started() as made:
         made.declare()
         await made.queue(echo=3)
@@ -179,7 +179,7 @@ async def test_the_lowest_free_number_is_used_again() -> None:
         assert made.workers == ["echo-w-1", "echo-w-2", "echo-w-3"]
 
 
-async def test_a_name_that_somebody_elses_unit_has_is_passed_over() -> None:
+async def test_a_name_of_an_unrelated_unit_is_skipped() -> None:
     async with started() as made:
         make_somebody_elses(made, "echo-w-1")
         made.declare()
@@ -187,7 +187,7 @@ async def test_a_name_that_somebody_elses_unit_has_is_passed_over() -> None:
         assert made.workers == ["echo-w-2"]
 
 
-async def test_a_want_of_stock_is_told_and_ends_with_new_stock() -> None:
+async def test_a_lack_of_stock_is_reported_and_ends_with_new_stock() -> None:
     async with started(stock=1) as made:
         made.declare()
         await made.queue(echo=3)
@@ -206,7 +206,7 @@ async def test_a_want_of_stock_is_told_and_ends_with_new_stock() -> None:
         ]
 
 
-async def test_without_stock_nothing_is_asked_of_the_cluster() -> None:
+async def test_without_stock_no_request_is_sent_to_the_cluster() -> None:
     async with started(stock=0) as made:
         made.declare()
         await made.queue(echo=3)
@@ -216,7 +216,7 @@ async def test_without_stock_nothing_is_asked_of_the_cluster() -> None:
         assert asked == []
 
 
-async def test_a_worker_whose_container_fails_is_left_to_recover_by_itself() -> None:
+async def test_a_worker_whose_container_fails_is_left_to_recover() -> None:
     async with started() as made:
         made.declare()
         await made.queue(echo=2)
@@ -228,7 +228,7 @@ async def test_a_worker_whose_container_fails_is_left_to_recover_by_itself() -> 
         assert made.status()["reason"] == "worker_failed"
 
 
-async def test_a_worker_that_no_node_takes_is_replaced_when_that_lasts() -> None:
+async def test_a_worker_that_no_node_accepts_is_replaced_after_a_while() -> None:
     async with started() as made:
         made.activator.hearing_since = 0.0
         made.declare()
@@ -249,7 +249,7 @@ def uid_of(made: Scaled, name: str) -> str:
 
 
 async def withdrawn(made: Scaled, name: str, seconds: int) -> bool:
-    """It tells every five seconds that it has drained. Whether it is there after all of them."""
+    """Report every five seconds that it has drained; return whether it still exists."""
     uid = uid_of(made, name)
     for _ in range(seconds // 5):
         await made.tell(name, WorkerState.DRAINED)
@@ -260,7 +260,7 @@ async def withdrawn(made: Scaled, name: str, seconds: int) -> bool:
     return True
 
 
-async def test_a_worker_that_drained_without_being_told_is_replaced_when_that_lasts() -> None:
+async def test_a_worker_that_drained_without_an_order_is_replaced_after_a_while() -> None:
     async with started() as made:
         made.activator.hearing_since = 0.0
         made.declare(maxWorkers=1)
@@ -274,7 +274,7 @@ async def test_a_worker_that_drained_without_being_told_is_replaced_when_that_la
         assert made.status()["reason"] == ""
 
 
-async def test_a_function_that_drains_its_own_workers_eats_no_stock() -> None:
+async def test_a_function_that_drains_its_own_workers_does_not_use_up_the_stock() -> None:
     async with started(stock=40) as made:
         made.activator.hearing_since = 0.0
         made.declare(maxWorkers=1)
@@ -286,7 +286,7 @@ async def test_a_function_that_drains_its_own_workers_eats_no_stock() -> None:
         assert 6 <= len(made.cluster.claimed) <= 14
 
 
-async def test_replacements_come_apart_by_their_back_off() -> None:
+async def test_replacements_are_spaced_by_their_back_off() -> None:
     async with started(stock=40) as made:
         made.activator.hearing_since = 0.0
         made.declare(maxWorkers=1)
@@ -304,7 +304,7 @@ def images(made: Scaled) -> dict[str, str]:
     return {name: made.unit(name)["spec"]["image"] for name in made.workers}
 
 
-async def test_a_changed_image_exchanges_one_worker_after_the_other() -> None:
+async def test_a_changed_image_replaces_one_worker_after_the_other() -> None:
     async with started(stock=9) as made:
         made.declare(minAvailableCount=2)
         await asyncio.sleep(1)
@@ -323,7 +323,7 @@ async def test_a_changed_image_exchanges_one_worker_after_the_other() -> None:
         assert set(images(made).values()) == {"v2"}
 
 
-async def test_an_exchange_waits_for_the_seat_where_there_are_no_more_seats() -> None:
+async def test_a_replacement_waits_for_a_seat_if_all_are_taken() -> None:
     async with started() as made:
         made.declare(minAvailableCount=1, maxWorkers=1)
         await asyncio.sleep(1)
@@ -335,7 +335,7 @@ async def test_an_exchange_waits_for_the_seat_where_there_are_no_more_seats() ->
         assert images(made) == {"echo-w-1": "v2"}
 
 
-async def test_changed_limits_leave_workers_as_they_are() -> None:
+async def test_changed_limits_do_not_change_workers() -> None:
     async with started() as made:
         made.declare(minAvailableCount=1)
         await asyncio.sleep(1)
@@ -345,7 +345,7 @@ async def test_changed_limits_leave_workers_as_they_are() -> None:
         assert (made.workers, made.draining) == (["echo-w-1", "echo-w-2"], [])
 
 
-async def test_a_suspended_function_has_no_workers_and_gets_them_back() -> None:
+async def test_a_suspended_function_has_no_workers_until_it_is_resumed() -> None:
     async with started() as made:
         made.declare(minAvailableCount=1)
         await asyncio.sleep(1)
@@ -362,7 +362,7 @@ async def test_a_suspended_function_has_no_workers_and_gets_them_back() -> None:
         assert len(made.workers) == 4
 
 
-async def test_scaling_never_writes_what_the_user_asked_for() -> None:
+async def test_scaling_never_writes_the_users_spec() -> None:
     async with started() as made:
         generation = made.declare()["metadata"]["generation"]
         await made.queue(echo=3)
@@ -371,7 +371,7 @@ async def test_scaling_never_writes_what_the_user_asked_for() -> None:
         assert made.unit("echo")["metadata"]["generation"] == generation
 
 
-async def test_the_status_tells_of_workers_and_leaves_all_else_to_the_manager() -> None:
+async def test_the_status_reports_workers_and_leaves_the_rest_to_the_manager() -> None:
     async with started() as made:
         made.declare()
         made.cluster.make_ready(INSTANCE, "echo")
@@ -391,7 +391,7 @@ async def test_the_status_tells_of_workers_and_leaves_all_else_to_the_manager() 
         assert made.unit("echo")["status"]["conditions"][0]["reason"] == "DeploymentReady"
 
 
-async def test_no_status_is_written_on_a_unit_that_has_the_templates_name_by_now() -> None:
+async def test_no_status_is_written_to_a_later_unit_of_the_templates_name() -> None:
     async with started() as made:
         made.declare()
         await made.queue(echo=1)
@@ -405,7 +405,7 @@ async def test_no_status_is_written_on_a_unit_that_has_the_templates_name_by_now
         assert made.status()["reason"] == "suspended"
 
 
-async def test_what_changes_with_every_call_is_told_every_ten_seconds_at_most() -> None:
+async def test_values_that_change_with_every_call_are_written_every_ten_seconds_at_most() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=3_600, concurrency=100)
         await made.queue(echo=1)
@@ -417,7 +417,7 @@ async def test_what_changes_with_every_call_is_told_every_ten_seconds_at_most() 
         assert 8 <= len(told) <= 11
 
 
-async def test_a_worker_whose_last_call_ended_between_two_beats_is_told_as_idle() -> None:
+async def test_a_worker_whose_last_call_ended_between_two_heartbeats_becomes_idle() -> None:
     async with started() as made:
         made.let_consumer_stand()
         made.declare(minAvailableCount=1, idleTimeoutSeconds=0)
@@ -432,7 +432,7 @@ async def test_a_worker_whose_last_call_ended_between_two_beats_is_told_as_idle(
         assert made.status()["busyWorkers"] == 0
 
 
-async def test_a_function_at_rest_costs_nothing() -> None:
+async def test_an_idle_function_causes_no_requests() -> None:
     async with started() as made:
         made.declare(minAvailableCount=1)
         await asyncio.sleep(1)
@@ -443,7 +443,7 @@ async def test_a_function_at_rest_costs_nothing() -> None:
         assert [each for each in made.transport.sent if each.method != "GET"] == []
 
 
-async def test_the_younger_of_two_that_declare_one_function_gets_no_workers() -> None:
+async def test_the_newer_of_two_declarers_of_a_function_gets_no_workers() -> None:
     async with started() as made:
         made.declare()
         await asyncio.sleep(2)
@@ -452,7 +452,7 @@ async def test_the_younger_of_two_that_declare_one_function_gets_no_workers() ->
         assert made.workers == ["echo-w-1", "echo-w-2"]
 
 
-async def test_the_younger_one_takes_over_when_the_older_one_is_gone() -> None:
+async def test_the_newer_declarer_takes_over_when_the_older_is_deleted() -> None:
     async with started() as made:
         made.declare()
         await asyncio.sleep(2)
@@ -464,7 +464,7 @@ async def test_the_younger_one_takes_over_when_the_older_one_is_gone() -> None:
         assert made.workers == ["other-w-1"]
 
 
-async def test_a_template_that_cannot_be_carried_out_gets_no_workers() -> None:
+async def test_an_invalid_template_gets_no_workers() -> None:
     async with started() as made:
         made.declare()
         await made.make_unready("echo", "ServerlessConfigInvalid")
@@ -478,7 +478,7 @@ async def test_a_template_that_cannot_be_carried_out_gets_no_workers() -> None:
         assert made.status()["reason"] == "invalid_spec"
 
 
-async def test_a_lost_answer_makes_no_second_worker_and_takes_no_second_stock() -> None:
+async def test_a_lost_answer_creates_no_second_worker_and_takes_no_second_stock() -> None:
     async with started() as made:
         made.declare(maxWorkers=1)
         made.transport.on("POST", "gpuunits", ANSWER_LOST)
@@ -488,7 +488,7 @@ async def test_a_lost_answer_makes_no_second_worker_and_takes_no_second_stock() 
         assert len(made.cluster.claimed) == 1
 
 
-async def test_a_claim_that_was_left_open_is_gone_on_with() -> None:
+async def test_a_claim_of_unknown_outcome_is_continued() -> None:
     async with started() as made:
         made.declare(maxWorkers=1)
         made.transport.on("POST", "gpuunits", DROPPED)
@@ -527,7 +527,7 @@ async def test_one_functions_failure_delays_no_other() -> None:
         assert made.workers == ["bad-w-1", "good-w-1"]
 
 
-async def test_one_of_two_claims_that_is_refused_is_told() -> None:
+async def test_one_failed_claim_of_two_is_reported() -> None:
     async with started() as made:
         made.declare()
         made.transport.on("POST", "gpuunits", refused(403, "Forbidden"))
@@ -539,7 +539,7 @@ async def test_one_of_two_claims_that_is_refused_is_told() -> None:
         assert made.status()["reason"] == ""
 
 
-async def test_while_the_broker_is_away_workers_stay_as_they_are() -> None:
+async def test_workers_stay_as_they_are_during_an_outage_of_the_broker() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=10)
         await made.queue(echo=2)
@@ -549,7 +549,7 @@ async def test_while_the_broker_is_away_workers_stay_as_they_are() -> None:
         assert (made.workers, made.draining) == (["echo-w-1", "echo-w-2"], [])
 
 
-async def test_the_idle_time_begins_anew_when_the_broker_is_back() -> None:
+async def test_the_idle_time_starts_again_when_the_broker_is_back() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=60)
         await made.queue(echo=2)
@@ -562,7 +562,7 @@ async def test_the_idle_time_begins_anew_when_the_broker_is_back() -> None:
         assert made.draining == ["echo-w-1", "echo-w-2"]
 
 
-async def test_a_new_leader_gives_the_workers_it_finds_their_idle_time() -> None:
+async def test_a_new_leader_gives_existing_workers_their_idle_time() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=60)
         await made.queue(echo=2)
@@ -575,7 +575,7 @@ async def test_a_new_leader_gives_the_workers_it_finds_their_idle_time() -> None
         assert next_leader.draining == ["echo-w-1", "echo-w-2"]
 
 
-async def test_a_new_leader_ends_the_drains_of_the_one_before() -> None:
+async def test_a_new_leader_completes_the_drains_of_its_predecessor() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=0)
         await made.queue(echo=1)

@@ -1,4 +1,4 @@
-"""An activator that dies at each of its writes, landed or not: the next one comes to the end."""
+"""An activator that crashes at each write, stored or not: its successor reaches the end."""
 
 import asyncio
 
@@ -10,14 +10,14 @@ from tests.rooms.serverless.scaling.scaled import scaled
 
 pytestmark = pytest.mark.looptime
 
-# More than either way has: beyond the last one nobody dies, which is the undisturbed run.
+# More than the number of writes: a crash after the last one is an undisturbed run.
 WRITES = range(10)
 STOCK = 6
 
 
 @pytest.mark.parametrize("lands", [True, False])
 @pytest.mark.parametrize("number", WRITES)
-async def test_scaling_out_comes_to_its_end(number: int, lands: bool) -> None:
+async def test_scaling_out_reaches_its_end(number: int, lands: bool) -> None:
     cluster = Cluster()
     cluster.add_stock(STOCK)
     async with scaled(cluster) as made:
@@ -35,7 +35,7 @@ async def test_scaling_out_comes_to_its_end(number: int, lands: bool) -> None:
 
 @pytest.mark.parametrize("lands", [True, False])
 @pytest.mark.parametrize("number", WRITES)
-async def test_scaling_in_comes_to_its_end(number: int, lands: bool) -> None:
+async def test_scaling_in_reaches_its_end(number: int, lands: bool) -> None:
     cluster = Cluster()
     cluster.add_stock(STOCK)
     async with scaled(cluster) as made:

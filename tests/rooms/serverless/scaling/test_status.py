@@ -1,4 +1,4 @@
-"""What is told of a function as an Event: the beginning of a shortage, and its end."""
+"""Events of a function: the beginning of a shortage, and its end."""
 
 import pytest
 
@@ -11,7 +11,7 @@ OF_THE_UNIT = ("", "suspended", "no_worker_template", "invalid_spec", "queue_unk
 
 
 def told(before: str | None, after: str) -> tuple[str, bool] | None:
-    """The reason, and whether it is a warning."""
+    """Return the Event's reason, and whether it is a warning."""
     old = None if before is None else ServerlessStatus(reason=before, depth=3)
     note = function_note(old, ServerlessStatus(reason=after, depth=9), spec_name="g1.1")
     return (note.reason, note.is_warning) if note else None
@@ -27,13 +27,15 @@ def told(before: str | None, after: str) -> tuple[str, bool] | None:
     ],
 )
 @pytest.mark.parametrize("before", [None, *OF_THE_UNIT])
-def test_a_shortage_is_told_when_it_begins(before: str | None, shortage: str, reason: str) -> None:
+def test_the_beginning_of_a_shortage_is_reported(
+    before: str | None, shortage: str, reason: str
+) -> None:
     assert told(before, shortage) == (reason, True)
     assert told(shortage, shortage) is None
 
 
 @pytest.mark.parametrize("shortage", SHORTAGES)
-def test_the_end_of_a_shortage_is_told_once(shortage: str) -> None:
+def test_the_end_of_a_shortage_is_reported_once(shortage: str) -> None:
     assert told(shortage, "") == (ENDED.reason, False)
     assert told("", "") is None
     assert told(None, "") is None
@@ -41,15 +43,15 @@ def test_the_end_of_a_shortage_is_told_once(shortage: str) -> None:
 
 @pytest.mark.parametrize("before", [None, *SHORTAGES, *OF_THE_UNIT])
 @pytest.mark.parametrize("after", OF_THE_UNIT[1:])
-def test_what_the_unit_itself_tells_is_left_to_it(before: str | None, after: str) -> None:
+def test_reasons_that_the_manager_reports_cause_no_event(before: str | None, after: str) -> None:
     assert told(before, after) is None
 
 
-def test_every_shortage_is_somebodys_to_tell() -> None:
+def test_every_shortage_is_reported_by_one_component() -> None:
     assert {each.value for each in Shortage} <= {*SHORTAGES, *OF_THE_UNIT}
 
 
-def test_a_lack_of_stock_names_what_is_lacking_and_no_number_that_changes() -> None:
+def test_a_lack_of_stock_names_the_spec_and_no_changing_number() -> None:
     note = function_note(
         None, ServerlessStatus(reason="insufficient_capacity", depth=12345), spec_name="g1.1"
     )
