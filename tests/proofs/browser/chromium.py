@@ -135,18 +135,18 @@ class Browser:
         finally:
             del self._asked[number]
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         async for message in self._socket:
             told = json.loads(message.data)
             asked = self._asked.get(told.get("id", 0))
             if asked is None:
-                self._heed(told)
+                self._record_fault(told)
             elif "error" in told:
                 asked.set_exception(BrowserError(str(told["error"])))
             else:
                 asked.set_result(told["result"])
 
-    def _heed(self, told: Any) -> None:
+    def _record_fault(self, told: Any) -> None:
         tab, params = self._tabs.get(told.get("sessionId", "")), told.get("params", {})
         if tab is None:
             return
@@ -177,9 +177,9 @@ async def browsing(program: Path, folder: Path, *options: str) -> AsyncIterator[
             asyncio.TaskGroup() as tasks,
         ):
             browser = Browser(socket)
-            hearing = tasks.create_task(browser.hear(), name="hear the browser")
+            receiving = tasks.create_task(browser.receive(), name="receive from the browser")
             yield browser
-            hearing.cancel()
+            receiving.cancel()
     finally:
         if process.returncode is None:
             process.kill()

@@ -5,7 +5,7 @@ import pytest
 
 from tests.proofs.browser import binaries
 from tests.proofs.browser.chromium import Browser, browsing
-from tests.proofs.browser.site import Site, furnished
+from tests.proofs.browser.site import Site, cluster_with_each_phase
 from tests.proofs.real_cluster.binaries import MissingBinariesError
 from tests.rooms.api.service import service
 
@@ -27,7 +27,7 @@ async def browser(program: Path, tmp_path: Path) -> AsyncIterator[Browser]:
 @pytest.fixture
 async def site(browser: Browser) -> AsyncIterator[Site]:
     """Yield a site, and fail the test if the page logged an unexpected error."""
-    cluster = furnished()
+    cluster = cluster_with_each_phase()
     async with service(cluster) as api:
         tab = await browser.open()
         await tab.look(1280, 800)

@@ -107,7 +107,7 @@ def add_storage(cluster: Cluster, name: str) -> None:
     cluster.call("PATCH", path, {"status": failed})
 
 
-def furnished() -> Cluster:
+def cluster_with_each_phase() -> Cluster:
     """Return a cluster with an object of each kind and phase, some with long texts."""
     cluster = Cluster()
     cluster.add_stock(3)

@@ -14,7 +14,7 @@ from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.tokens import TokenGuard
 from tests.proofs.browser.chromium import Browser, browsing
-from tests.proofs.browser.site import Site, add_unit, furnished
+from tests.proofs.browser.site import Site, add_unit, cluster_with_each_phase
 from tests.rooms.api.http.test_middleware import CountingMeter
 from tests.rooms.api.service import UNITS, service, unit_order
 
@@ -73,7 +73,7 @@ async def another_site() -> AsyncIterator[str]:
 
 
 async def test_a_page_of_another_site_creates_and_deletes_nothing(browser: Browser) -> None:
-    cluster, meter = furnished(), CountingMeter()
+    cluster, meter = cluster_with_each_phase(), CountingMeter()
     async with (
         service(cluster, origins=BrowserOrigins(is_local=True), meter=meter) as api,
         another_site() as evil,
@@ -110,7 +110,7 @@ async def test_a_foreign_host_name_that_resolves_to_the_api_is_refused(
     """DNS rebinding gives page and api a common origin, which is not one of ours."""
     rule = "--host-resolver-rules=MAP evil.example 127.0.0.1"
     async with (
-        service(furnished(), origins=BrowserOrigins(is_local=True)) as api,
+        service(cluster_with_each_phase(), origins=BrowserOrigins(is_local=True)) as api,
         browsing(program, tmp_path / "profile", rule) as browser,
     ):
         root = f"http://evil.example:{api.client.port}"
@@ -123,7 +123,7 @@ async def test_a_foreign_host_name_that_resolves_to_the_api_is_refused(
 
 
 async def test_a_token_is_requested_and_kept_only_in_the_tab(browser: Browser) -> None:
-    cluster = furnished()
+    cluster = cluster_with_each_phase()
     async with service(cluster, guard=TokenGuard(lambda: PRINCIPALS)) as api:
         tab = await browser.open(f"http://127.0.0.1:{api.client.port}/console/#/units")
         for words, given in (("asks who calls", "wrong"), ("does not know this token", TOKEN)):

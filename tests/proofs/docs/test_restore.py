@@ -66,7 +66,7 @@ def now() -> datetime:
 
 
 @attrs.frozen
-class Place:
+class InstalledCluster:
     """A cluster with the objects of the manifests; `at_work` runs the roles on it."""
 
     cluster: EmbeddedCluster
@@ -141,13 +141,13 @@ class Caller:
 
 
 @asynccontextmanager
-async def place() -> AsyncIterator[Place]:
+async def installed_cluster() -> AsyncIterator[InstalledCluster]:
     cluster = EmbeddedCluster(now=now)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(cluster.run(), name="cluster")
         await cluster.ready.wait()
         await install(Client(cluster.transport), SETTINGS)
-        yield Place(cluster, tasks)
+        yield InstalledCluster(cluster, tasks)
         running.cancel()
 
 
@@ -159,9 +159,9 @@ class Backup:
     claims: list[Document]
 
 
-async def lived() -> Backup:
+async def back_up() -> Backup:
     """Return the backup of two pools with a unit of each; one unit mounts a filled storage."""
-    async with place() as here, here.at_work() as caller:
+    async with installed_cluster() as here, here.at_work() as caller:
         filling = {"fromImage": "busybox:1.36", "command": ["true"]}
         storage = {"name": "weights", "size": "1Gi", "prepare": filling}
         assert await caller.post("/gpu-storages", storage) == 201
@@ -186,7 +186,7 @@ async def lived() -> Backup:
         )
 
 
-def restore(there: Place, backup: Backup, *, gives_claims: bool = True) -> None:
+def restore(there: InstalledCluster, backup: Backup, *, gives_claims: bool = True) -> None:
     """Create the objects in the page's order, before any manager runs."""
     made = {
         each["metadata"]["name"]: there.make_with_status(GPU_STORAGES, each)
@@ -207,8 +207,8 @@ def unbound(spec: Document) -> Document:
 
 
 async def test_restored_objects_are_as_they_were() -> None:
-    backup = await lived()
-    async with place() as there:
+    backup = await back_up()
+    async with installed_cluster() as there:
         restore(there, backup)
         async with there.at_work() as caller:
             for name in ("a", "b"):
@@ -226,8 +226,8 @@ async def test_restored_objects_are_as_they_were() -> None:
 
 
 async def test_a_claim_with_the_old_uid_is_left_alone() -> None:
-    backup = await lived()
-    async with place() as there:
+    backup = await back_up()
+    async with installed_cluster() as there:
         restore(there, backup, gives_claims=False)
         async with there.at_work() as caller:
             await caller.until("/gpu-storages/weights", phase="Failed", reason="VolumeSyncFailed")
@@ -243,8 +243,8 @@ async def test_a_claim_with_the_old_uid_is_left_alone() -> None:
 
 
 async def test_units_without_status_claim_stock_before_they_start() -> None:
-    backup = await lived()
-    async with place() as there:
+    backup = await back_up()
+    async with installed_cluster() as there:
         restore(there, attrs.evolve(backup, units=[], storages=[], claims=[]))
         (unit,) = (each for each in backup.units if each["metadata"]["name"] == "b")
         there.make(GPU_UNITS, unit)
@@ -257,7 +257,7 @@ async def test_units_without_status_claim_stock_before_they_start() -> None:
 
 async def test_a_unit_deleted_by_hand_can_be_created_again_only_without_its_operation() -> None:
     """The unit's operation is finished in the cluster that it was deleted from."""
-    async with place() as here, here.at_work() as caller:
+    async with installed_cluster() as here, here.at_work() as caller:
         pool = {"operationID": "pool", "name": "kept", **KEPT, "replicas": 1}
         assert await caller.post("/operator/stockpools", pool) == 202
         await caller.until("/operator/stockpools/kept", available=1)

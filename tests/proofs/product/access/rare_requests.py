@@ -105,14 +105,14 @@ class RareRequests:
         }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(document))
 
-    def there(self, kind: str, namespace: str, name: str) -> Any:
+    def find(self, kind: str, namespace: str, name: str) -> Any:
         """Return the object, or None if it does not exist."""
         found = self.made.objects(kind, namespace)
         return next((each for each in found if each["metadata"]["name"] == name), None)
 
-    def gone(self, kind: str, namespace: str, name: str, seconds: float = 60.0) -> None:
+    def wait_until_gone(self, kind: str, namespace: str, name: str, seconds: float = 60.0) -> None:
         eventually_blocking(
-            lambda: self.there(kind, namespace, name),
+            lambda: self.find(kind, namespace, name),
             lambda one: one is None,
             within_seconds=seconds,
         )
@@ -135,9 +135,9 @@ class RareRequests:
         self.caller.get("/gpu-units/nobody?lifecycle=stock")
         for kind, child in (("service", "unit-web"), ("deployment", "unit-web")):
             self.kubectl("-n", self.made.instance, "delete", kind, child)
-            eventually_blocking(lambda: self.there(f"{kind}s", self.made.instance, child))  # noqa: B023
+            eventually_blocking(lambda: self.find(f"{kind}s", self.made.instance, child))  # noqa: B023
         self.caller.put("/gpu-units/web", {"template": {"ports": []}})
-        self.gone("services", self.made.instance, "unit-web")
+        self.wait_until_gone("services", self.made.instance, "unit-web")
         assert self.caller.put("/gpu-units/web", {"suspended": True}).status == 200
         assert self.caller.delete("/gpu-units/web").status == 204
 
@@ -148,21 +148,21 @@ class RareRequests:
         eventually_blocking(lambda: self.made.objects("jobs", self.made.instance))
         assert self.caller.put("/gpu-storages/disk", {"size": "2Gi"}).status == 200
         server = "storage-accessor-disk"
-        eventually_blocking(lambda: self.there("deployments", self.made.instance, server))
+        eventually_blocking(lambda: self.find("deployments", self.made.instance, server))
         off = {"accessor": {"enabled": False}}
         assert self.caller.put("/gpu-storages/disk", off).status == 200
-        self.gone("deployments", self.made.instance, server)
+        self.wait_until_gone("deployments", self.made.instance, server)
         assert self.caller.delete("/gpu-storages/disk").status == 204
-        self.gone("gpustorages", self.made.instance, "disk", LATE_SECONDS)
+        self.wait_until_gone("gpustorages", self.made.instance, "disk", LATE_SECONDS)
 
     def what_a_pool_holds_is_changed_and_removed(self) -> None:
         body = {"operationID": "other", "name": "other", **ENVELOPE, "specName": "rare.2"}
         assert self.caller.post("/operator/stockpools", {**body, "replicas": 1}).status in MADE
         self.caller.until("/operator/stockpools/other", lambda pool: pool["available"] == 1)
         assert self.caller.put("/operator/stockpools/other", {"replicas": 0}).status == 200
-        self.gone("gpuunits", self.made.stock, "other-1")
+        self.wait_until_gone("gpuunits", self.made.stock, "other-1")
         assert self.caller.delete("/operator/stockpools/other").status == 204
-        self.gone("stockpools", self.made.stock, "other", LATE_SECONDS)
+        self.wait_until_gone("stockpools", self.made.stock, "other", LATE_SECONDS)
 
     def a_job_has_no_pod(self) -> None:
         """Let a quota keep a Job from its Pod, which Kubernetes reports only as an Event."""
@@ -183,25 +183,25 @@ class RareRequests:
 
     def a_unit_comes_back_after_its_operation_was_over(self) -> None:
         self.claim("back")
-        unit = self.there("gpuunits", self.made.instance, "back")
+        unit = self.find("gpuunits", self.made.instance, "back")
         assert self.caller.delete("/gpu-units/back").status == 204
-        self.gone("gpuunits", self.made.instance, "back")
+        self.wait_until_gone("gpuunits", self.made.instance, "back")
         marks = unit["metadata"]["annotations"]
         kept = {name: marks[name] for name in (labels.OPERATION_ID, labels.REQUEST_HASH)}
         self.apply("GPUUnit", self.made.instance, "back", ENVELOPE, annotations=kept)
-        self.gone("gpuunits", self.made.instance, "back")
+        self.wait_until_gone("gpuunits", self.made.instance, "back")
 
     def a_storage_comes_back_after_its_operation_was_over(self) -> None:
         body = {"operationID": "empty", "name": "empty", "size": "1Gi"}
         assert self.caller.post("/gpu-storages", body).status in MADE
-        storage = self.there("gpustorages", self.made.instance, "empty")
+        storage = self.find("gpustorages", self.made.instance, "empty")
         assert self.caller.delete("/gpu-storages/empty").status == 204
-        self.gone("gpustorages", self.made.instance, "empty", LATE_SECONDS)
+        self.wait_until_gone("gpustorages", self.made.instance, "empty", LATE_SECONDS)
         marks = storage["metadata"]["annotations"]
         kept = {name: marks[name] for name in (labels.OPERATION_ID, labels.REQUEST_HASH)}
         spec = {"size": "1Gi"}
         self.apply("GPUStorage", self.made.instance, "empty", spec, annotations=kept)
-        self.gone("gpustorages", self.made.instance, "empty", LATE_SECONDS)
+        self.wait_until_gone("gpustorages", self.made.instance, "empty", LATE_SECONDS)
 
     def a_unit_names_stock_that_nobody_has(self) -> None:
         marks = {
@@ -216,14 +216,14 @@ class RareRequests:
     def stock_is_left_by_a_pool_that_is_gone(self) -> None:
         left = {"labels": {labels.POOL: "ghost"}, "annotations": {labels.POOL_UID: "gone"}}
         self.apply("GPUUnit", self.made.stock, "ghost-1", ENVELOPE, **left)
-        self.gone("gpuunits", self.made.stock, "ghost-1")
+        self.wait_until_gone("gpuunits", self.made.stock, "ghost-1")
 
     def somebody_edits_a_reservation(self) -> None:
         [deployment, *_] = self.made.objects("deployments", self.made.stock)
         name = deployment["metadata"]["name"]
         self.kubectl("-n", self.made.stock, "scale", f"deployment/{name}", "--replicas=0")
         eventually_blocking(
-            lambda: self.there("deployments", self.made.stock, name)["spec"]["replicas"],
+            lambda: self.find("deployments", self.made.stock, name)["spec"]["replicas"],
             equals(1),
         )
 
@@ -246,10 +246,10 @@ class RareRequests:
             if each["spec"]["specName"] == "rare.3"
         )
         self.claim("last", specName="rare.3")
-        self.gone("stockpools", self.made.stock, pool, LATE_SECONDS)
+        self.wait_until_gone("stockpools", self.made.stock, pool, LATE_SECONDS)
         maps = f"/api/v1/namespaces/{self.made.system}/configmaps"
         eventually_blocking(
-            lambda: self._buried(self.made.plane.request("GET", maps)["items"], "once"),
+            lambda: self._has_tombstone(self.made.plane.request("GET", maps)["items"], "once"),
             not_,
             within_seconds=LATE_SECONDS,
         )
@@ -301,7 +301,7 @@ class RareRequests:
         }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(left))
         self.apply("GPUUnit", self.made.instance, "echo", function("echo", minAvailableCount=1))
-        eventually_blocking(lambda: self.there("gpuunits", self.made.instance, seat))
+        eventually_blocking(lambda: self.find("gpuunits", self.made.instance, seat))
         eventually_blocking(lambda: self._deletes_of(secret))
         free = json.dumps({"metadata": {"finalizers": None}})
         at = ("-n", self.made.instance)
@@ -309,15 +309,15 @@ class RareRequests:
         self.ready(seat)
         edited = json.dumps({"stringData": {"worker.yaml": "edited"}})
         self.kubectl(*at, "patch", "secret", secret, "-p", edited)
-        version = self.there("secrets", self.made.instance, secret)["metadata"]["resourceVersion"]
+        version = self.find("secrets", self.made.instance, secret)["metadata"]["resourceVersion"]
         assert self.manager.stop() == 0
         self.start_manager()
         eventually_blocking(
-            lambda: self.there("secrets", self.made.instance, secret)["metadata"],
+            lambda: self.find("secrets", self.made.instance, secret)["metadata"],
             lambda metadata: metadata["resourceVersion"] != version,
         )
         assert self.caller.put("/gpu-units/echo", {"suspended": True}).status == 200
-        self.gone("gpuunits", self.made.instance, seat)
+        self.wait_until_gone("gpuunits", self.made.instance, seat)
 
     def a_function_mounts_what_is_not_there(self) -> None:
         """Report a missing mount twice, so that the count of the first Event is increased."""
@@ -327,7 +327,7 @@ class RareRequests:
         self.apply("GPUUnit", self.made.instance, "mounting", spec)
 
         def reason() -> str:
-            unit = self.there("gpuunits", self.made.instance, "mounting")
+            unit = self.find("gpuunits", self.made.instance, "mounting")
             return str(unit.get("status", {}).get("serverless", {}).get("reason", ""))
 
         lacking = eventually_blocking(reason)
@@ -345,7 +345,7 @@ class RareRequests:
         ]
 
     @staticmethod
-    def _buried(maps: list[dict[str, Any]], operation: str) -> bool:
+    def _has_tombstone(maps: list[dict[str, Any]], operation: str) -> bool:
         marks = [each["metadata"].get("annotations", {}) for each in maps]
         return any(each.get(labels.OPERATION_ID) == operation for each in marks)
 
@@ -375,7 +375,7 @@ class RareRequests:
     def _until_stock(self, pod: dict[str, Any], phase: str) -> None:
         name = pod["metadata"]["labels"][labels.UNIT]
         eventually_blocking(
-            lambda: self.there("gpuunits", self.made.stock, name)["status"]["phase"],
+            lambda: self.find("gpuunits", self.made.stock, name)["status"]["phase"],
             equals(phase),
         )
 

@@ -75,7 +75,7 @@ def test_a_child_that_blocks_the_deletion_of_its_owner_needs_its_own_right(
     """Admission checks this right, so that the audit log does not show its use."""
     namespace, plural = f"{rare_requests.made.name}-{place}", f"{kind.lower()}s"
     rare_requests.apply(kind, namespace, "owner", OWNERS[place, kind])
-    owner = rare_requests.there(plural, namespace, "owner")
+    owner = rare_requests.find(plural, namespace, "owner")
     child = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

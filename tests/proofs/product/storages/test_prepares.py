@@ -46,7 +46,7 @@ async def recover(world: StorageWorld, name: str) -> None:
     assert asked.status == 200, asked
 
 
-async def told(world: StorageWorld, name: str) -> set[tuple[str, str]]:
+async def events_of(world: StorageWorld, name: str) -> set[tuple[str, str]]:
     """Return the Events about a storage, once all of them are sent."""
     path = f"/api/v1/namespaces/{world.namespace}/events"
     query = f"involvedObject.kind=GPUStorage,involvedObject.name={name}"
@@ -129,7 +129,7 @@ async def test_a_failed_prepare_keeps_its_message_until_it_is_recovered(
         names = {each["metadata"]["name"] for each in await world.jobs(name)}
         assert len(names) == 2
         assert job["metadata"]["name"] not in names
-        assert await told(world, name) == {
+        assert await events_of(world, name) == {
             ("Warning", "PrepareFailed"),
             ("Normal", "PrepareRecovering"),
             ("Normal", "VolumeReady"),

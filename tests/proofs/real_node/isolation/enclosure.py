@@ -140,13 +140,13 @@ def _enclosed(place: Path, command: Sequence[str]) -> int:
             continue
 
 
-def _furnish(place: Path) -> None:
+def _set_up(place: Path) -> None:
     # This comes first and without mtab, because mount creates a folder under /run for its notes.
     _run("mount", "--no-mtab", "-t", "tmpfs", "tmpfs", "/run")
     _cover_kernel_settings(place / "settings")
     for path in OVERLAYS:
         _overlay(Path(path), place / "overlays" / path.strip("/").replace("/", "-"))
-    _renew_sys(place / "cgroups")
+    _remount_sys(place / "cgroups")
     _run("mount", "--make-rshared", "/")
     _connect()
 
@@ -173,7 +173,7 @@ def _overlay(path: Path, folder: Path) -> None:
     _run("mount", "-t", "overlay", "overlay", "-o", layers, str(path))
 
 
-def _renew_sys(kept: Path) -> None:
+def _remount_sys(kept: Path) -> None:
     """Mount /sys again: it shows the interfaces of the network that it was mounted in."""
     kept.mkdir()
     _run("mount", "--rbind", str(cgroups.MOUNT), str(kept))
@@ -216,7 +216,7 @@ def _run(*command: str) -> None:
 def main(arguments: list[str]) -> int:
     if arguments[:1] != ["--inside"]:
         return run(arguments)
-    _furnish(folder())
+    _set_up(folder())
     return _first_process(arguments[1:])
 
 
