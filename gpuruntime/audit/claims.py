@@ -40,8 +40,8 @@ def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
 def settled(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """A claim is for a unit that will start, or it ends.
 
-    Any time is allowed while the claimant lives from the stock and has not started, because it
-    waits or has lost a conflict. Twice the grace is allowed if no unit lives from the stock. A
+    Any time is allowed while the claimant uses the stock and has not started, because it
+    waits or has lost a conflict. Twice the grace is allowed if no unit uses the stock. A
     while is allowed between a start and the deletion of the stock; this has no bound while a name
     in use delays the pool's record.
     """
@@ -94,7 +94,7 @@ def one_start_for_operation(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[
 
 
 def held_by_its_unit(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
-    """The stock that a started unit lives from is claimed by it until the stock is deleted.
+    """The stock that a started unit uses is claimed by it until the stock is deleted.
 
     A unit that has not started is allowed to lose its stock, and stock may be gone.
     """

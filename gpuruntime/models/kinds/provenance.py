@@ -67,7 +67,7 @@ def is_claimed(stock: GPUUnit) -> bool:
 
 
 def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
-    """Return whether the claimant does not exist, or does not live from this stock."""
+    """Return whether the claimant does not exist, or does not use this stock."""
     return claimant is None or (
         operation_of(claimant) != operation_of(stock)
         or source_uid_of(claimant) != stock.metadata.uid

@@ -147,7 +147,7 @@ def is_unsettled(
 ) -> bool:
     """Return whether a claim was made within the last 2 s that will soon be released.
 
-    Such a claim has an operation that holds another claim, or whose unit lives from another stock.
+    Such a claim has an operation that holds another claim, or whose unit uses other stock.
     It happens when one request reaches two replicas at once. The stock is about to be free, so it
     is too early to report that none is left.
     """

@@ -201,9 +201,9 @@ class ClaimAttempt:
             await self._demand_unfinished()
             return await self._reuse(stock)
         async with asyncio.TaskGroup() as tasks:
-            burial = tasks.create_task(_settled(self._find_tombstone()), name="find tombstone")
+            reading = tasks.create_task(_settled(self._find_tombstone()), name="find tombstone")
             taken = await _settled(self._take())
-        tombstone = burial.result()
+        tombstone = reading.result()
         if tombstone is not None and isinstance(taken, Claim):
             await self.release(taken)
         if isinstance(tombstone, Tombstone):

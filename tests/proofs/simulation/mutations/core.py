@@ -34,7 +34,7 @@ CORE: Final = (
     Mutation(
         "the tombstone is not read during a claim",
         "gpuruntime.operations.claim.protocol",
-        "        tombstone = burial.result()\n",
+        "        tombstone = reading.result()\n",
         "        tombstone = None\n",
     ),
     Mutation(

@@ -148,7 +148,7 @@ def test_two_young_claims_of_one_operation_are_unsettled() -> None:
     assert not is_unsettled([claimed("p-1"), claimed("p-2", operation="two")], no_unit, MOMENT)
 
 
-def test_a_young_claim_for_a_unit_that_lives_from_other_stock_is_unsettled() -> None:
+def test_a_young_claim_for_a_unit_that_uses_other_stock_is_unsettled() -> None:
     assert is_unsettled([claimed()], lambda _: active(source_uid="other"), MOMENT)
     assert not is_unsettled([claimed()], lambda _: active(source_uid=OUR_STOCK), MOMENT)
     foreign = active(operation="two", source_uid="other")

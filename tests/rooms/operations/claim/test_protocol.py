@@ -364,7 +364,7 @@ async def test_a_claim_that_another_replica_has_used_is_answered_with_its_unit(
     assert not cluster.claimed
 
 
-async def test_a_unit_that_lives_from_other_stock_releases_the_claim(
+async def test_a_unit_that_uses_other_stock_releases_the_claim(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock_unit("p-1")
