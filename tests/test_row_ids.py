@@ -16,6 +16,7 @@ from tests.row_ids import LONGEST, in_words
         (7, None),
         (True, None),
     ],
+    ids=["text", "mapping", "tuple", "bytes", "error", "number", "truth value"],
 )
 def test_a_value_has_an_id_in_words(value: object, words: str | None) -> None:
     assert in_words(value) == words

@@ -36,7 +36,7 @@ def broken_file_server(folder: Path) -> Path:
 
 SHELL = ("bash", EXAMPLES / "walkthrough.sh")
 PYTHON = (sys.executable, EXAMPLES / "walkthrough.py")
-WALKS = pytest.mark.parametrize("argv", [SHELL, PYTHON])
+WALKS = pytest.mark.parametrize("argv", [SHELL, PYTHON], ids=["shell", "python"])
 
 
 @WALKS

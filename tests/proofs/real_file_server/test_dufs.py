@@ -53,6 +53,7 @@ async def asked(
         ({"Range": "bytes=20-"}, 416, b"", "bytes */10"),
         ({}, 200, CONTENT, None),
     ],
+    ids=["whole", "first byte", "from an offset", "last bytes", "middle", "past the end", "none"],
 )
 async def test_a_range_request_returns_that_part_of_the_file(
     served: Served, headers: dict[str, str], status: int, body: bytes, content_range: str | None
