@@ -12,7 +12,7 @@ from gpuruntime.roles.dev.dev import Dev
 from tests.eventually import eventually
 from tests.proofs.browser.chromium import Browser
 from tests.proofs.browser.site import button
-from tests.rooms.roles.dev.test_dev import Caller, local_settings, said
+from tests.rooms.roles.dev.test_dev import Caller, local_settings, printed
 
 pytestmark = pytest.mark.cluster
 
@@ -37,7 +37,7 @@ async def address() -> AsyncIterator[str]:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(dev.run(), name="dev")
         await eventually(output.getvalue, lambda text: "console" in text, within_seconds=30)
-        yield said(output, "api")
+        yield printed(output, "api")
         await dev.drain()
         running.cancel()
 

@@ -9,7 +9,7 @@ import yaml
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.product import Answer, Caller, request
-from tests.rooms.roles.programs import Programs, programs, said
+from tests.rooms.roles.programs import Programs, printed, programs
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PLURALS = {"GPUUnit": "gpuunits", "StockPool": "stockpools", "GPUStorage": "gpustorages"}
@@ -25,7 +25,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 def dev(program: Programs) -> tuple[str, Caller]:
     """Return the embedded cluster's address and a caller of the API before it."""
     process = program.dev()
-    kubeconfig = yaml.safe_load(Path(said(process, "kubeconfig")).read_text())
+    kubeconfig = yaml.safe_load(Path(printed(process, "kubeconfig")).read_text())
     return kubeconfig["clusters"][0]["cluster"]["server"], Caller(process.address)
 
 

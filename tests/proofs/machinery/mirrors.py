@@ -20,7 +20,7 @@ LABELS = {"of": "machinery"}
 SELECTOR = "of=machinery"
 
 
-class Brief(Random):
+class ShortWindows(Random):
     """Draw windows just long enough for the bookmark two seconds before their end."""
 
     def randint(self, a: int, b: int) -> int:  # noqa: ARG002  # as the standard library has it
@@ -66,11 +66,11 @@ class Mirror:
             meter=self.tally,
         )
         # The values of each name in the order of announcement; None stands for its deletion.
-        self.heard: dict[str, list[str | None]] = {}
-        self.informer.add_handler(self._hear)
+        self.announced: dict[str, list[str | None]] = {}
+        self.informer.add_handler(self._record)
 
-    def _hear(self, key: Key, _old: ConfigMap | None, new: ConfigMap | None) -> None:
-        self.heard.setdefault(key.name, []).append(None if new is None else value_of(new))
+    def _record(self, key: Key, _old: ConfigMap | None, new: ConfigMap | None) -> None:
+        self.announced.setdefault(key.name, []).append(None if new is None else value_of(new))
 
     @property
     def view(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ async def make(client: Client, namespace: str, name: str, value: str = "1") -> C
     return await client.create(CONFIG_MAPS, body(name, value), namespace=namespace)
 
 
-async def truth(client: Client, namespace: str) -> dict[str, str]:
+async def server_view(client: Client, namespace: str) -> dict[str, str]:
     """Return the server's objects in the form of a mirror's view."""
     page = await client.list_page(
         CONFIG_MAPS, namespace=namespace, label_selector=SELECTOR, limit=0

@@ -12,7 +12,7 @@ from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS, ConfigMap
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
 from tests.proofs.machinery.lines import Line
-from tests.proofs.machinery.mirrors import Mirror, changed_to, make, truth, value_of
+from tests.proofs.machinery.mirrors import Mirror, changed_to, make, server_view, value_of
 from tests.proofs.machinery.worlds import World
 
 ENDING = "-copy"
@@ -73,7 +73,7 @@ async def settled(copier: Copier, user: Client, namespace: str, originals: dict[
     await copier.mirror.until(
         lambda: are_copied(copier.mirror.view) and originals.items() <= copier.mirror.view.items()
     )
-    assert copier.mirror.view == await truth(user, namespace)
+    assert copier.mirror.view == await server_view(user, namespace)
     assert len(copier.mirror.view) == 2 * len(originals)
 
 
@@ -103,10 +103,10 @@ async def test_foreign_changes_of_a_copy_are_reverted(
         await settled(copier, user, namespace, {"a": "1"})
         copy = Key(namespace, "a" + ENDING)
         await user.patch(CONFIG_MAPS, copy, changed_to("spoilt"))
-        heard = copier.mirror.heard[copy.name]
-        await copier.mirror.until(lambda: heard[-2:] == ["spoilt", "1"])
+        announced = copier.mirror.announced[copy.name]
+        await copier.mirror.until(lambda: announced[-2:] == ["spoilt", "1"])
         await user.delete(CONFIG_MAPS, copy)
-        await copier.mirror.until(lambda: heard[-2:] == [None, "1"])
+        await copier.mirror.until(lambda: announced[-2:] == [None, "1"])
         await settled(copier, user, namespace, {"a": "1"})
 
 

@@ -38,7 +38,7 @@ def about(namespace: str, name: str = "thing") -> ObjectReference:
     return reference_to(LEASES, ObjectMeta(namespace=namespace, name=name, uid=f"uid-{name}"))
 
 
-async def said(user: Client, namespace: str, name: str = "thing") -> list[Event]:
+async def events_about(user: Client, namespace: str, name: str = "thing") -> list[Event]:
     selector = f"involvedObject.name={name}"
     page = await user.list_page(EVENTS, namespace=namespace, field_selector=selector)
     return list(page.items)
@@ -51,7 +51,7 @@ async def test_an_event_is_created_and_counted(
         for sent in (1, 2):
             recorder.record(about(namespace), "Tested", "ü" * 2_000, is_warning=True)
             await tally.until(SENT, sent)
-    (event,) = await said(user, namespace)
+    (event,) = await events_about(user, namespace)
     assert (event.reason, event.type, event.count) == ("Tested", "Warning", 2)
 
 
@@ -61,11 +61,11 @@ async def test_a_deleted_event_is_created_again(
     async with recording(line, tally) as recorder:
         recorder.record(about(namespace), "Tested", "again")
         await tally.until(SENT, 1)
-        (event,) = await said(user, namespace)
+        (event,) = await events_about(user, namespace)
         await user.delete(EVENTS, event.metadata.key)
         recorder.record(about(namespace), "Tested", "again")
         await tally.until(SENT, 2)
-    (event,) = await said(user, namespace)
+    (event,) = await events_about(user, namespace)
     assert event.count == 1
 
 
@@ -77,7 +77,7 @@ async def test_an_event_that_the_server_rejects_delays_no_other(
         recorder.record(about(namespace, "other"), "Tested", "kept")
         await tally.until(SENT, 1)
     assert tally.of("events_dropped_total") == 1
-    (event,) = await said(user, namespace, "other")
+    (event,) = await events_about(user, namespace, "other")
     assert event.message == "kept"
 
 
@@ -90,5 +90,5 @@ async def test_an_event_survives_an_absence_of_the_server(
         await asyncio.sleep(0.5)
         line.mend()
         await tally.until(SENT, 1)
-    (event,) = await said(user, namespace)
+    (event,) = await events_about(user, namespace)
     assert event.message == "late"

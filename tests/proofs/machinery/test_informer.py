@@ -12,7 +12,14 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.proofs.machinery.lines import Line
-from tests.proofs.machinery.mirrors import Brief, Mirror, body, changed_to, make, truth
+from tests.proofs.machinery.mirrors import (
+    Mirror,
+    ShortWindows,
+    body,
+    changed_to,
+    make,
+    server_view,
+)
 from tests.proofs.machinery.worlds import World
 
 MORE_THAN_A_PAGE = 520
@@ -37,7 +44,7 @@ async def change_all(user: Client, namespace: str) -> None:
 
 
 AFTER_ALL_CHANGES = {"a": "2", "c": "1", "d": "1"}
-ALL_CHANGES_HEARD = {"a": ["1", "2"], "b": ["1", None], "c": ["1"], "d": ["1"]}
+ALL_CHANGES_ANNOUNCED = {"a": ["1", "2"], "b": ["1", None], "c": ["1"], "d": ["1"]}
 
 
 @pytest.fixture
@@ -68,8 +75,8 @@ async def test_objects_enter_and_leave_a_mirror_with_their_label(
         for of in ("machinery", "others"):
             patch: JsonObject = {"metadata": {"labels": {"of": of}}}
             await user.patch(CONFIG_MAPS, Key(namespace, "a"), patch)
-        await mirror.until(lambda: len(mirror.heard.get("a", [])) == 2)
-        assert mirror.heard == {"a": ["1", None]}
+        await mirror.until(lambda: len(mirror.announced.get("a", [])) == 2)
+        assert mirror.announced == {"a": ["1", None]}
 
 
 async def test_an_own_write_is_visible_at_once_and_announced_once(
@@ -81,7 +88,7 @@ async def test_an_own_write_is_visible_at_once_and_announced_once(
         mirror.informer.write_through(written)
         assert mirror.view == {"a": "2"}
         await mirror.informer.catch_up()
-        assert mirror.heard == {"a": ["1", "2"]}
+        assert mirror.announced == {"a": ["1", "2"]}
 
 
 async def test_a_deleted_object_is_not_revived_by_the_late_answer_to_its_write(
@@ -101,13 +108,13 @@ async def test_catching_up_covers_everything_written_before(
     async with mirror.running():
         await fill(user, namespace, 50)
         await mirror.informer.catch_up()
-        assert mirror.view == await truth(user, namespace)
+        assert mirror.view == await server_view(user, namespace)
 
 
 async def test_a_window_that_ends_is_resumed_without_another_list(
     line: Line, user: Client, namespace: str
 ) -> None:
-    mirror = Mirror(line, namespace, rng=Brief())
+    mirror = Mirror(line, namespace, rng=ShortWindows())
     await make(user, namespace, "a")
     async with mirror.running():
         for value in ("2", "3"):
@@ -115,7 +122,7 @@ async def test_a_window_that_ends_is_resumed_without_another_list(
             await mirror.tally.until("informer_watch_restarts_total ended", ended + 1)
             await user.patch(CONFIG_MAPS, Key(namespace, "a"), changed_to(value))
         await mirror.until(lambda: mirror.view == {"a": "3"})
-        assert mirror.heard == {"a": ["1", "2", "3"]}
+        assert mirror.announced == {"a": ["1", "2", "3"]}
         assert mirror.tally.of("kube_requests_total list") == 1
 
 
@@ -123,7 +130,7 @@ async def test_bookmarks_advance_an_informer_past_objects_it_does_not_select(
     line: Line, user: Client, namespace: str
 ) -> None:
     """The real server sends a bookmark only if anything changed since the window was opened."""
-    mirror = Mirror(line, namespace, rng=Brief())
+    mirror = Mirror(line, namespace, rng=ShortWindows())
     async with mirror.running():
         await make(user, namespace, "a")
         await mirror.until(lambda: "a" in mirror.view)
@@ -134,7 +141,7 @@ async def test_bookmarks_advance_an_informer_past_objects_it_does_not_select(
         state = mirror.informer.state
         assert isinstance(state, Listed | Watching)
         assert state.version >= int(last.metadata.resourceVersion)
-        assert mirror.heard == {"a": ["1"]}
+        assert mirror.announced == {"a": ["1"]}
 
 
 async def test_changes_during_an_outage_are_announced_once(
@@ -146,7 +153,7 @@ async def test_changes_during_an_outage_are_announced_once(
         await change_all(user, namespace)
         line.mend()
         await mirror.until(lambda: mirror.view == AFTER_ALL_CHANGES)
-        assert mirror.heard == ALL_CHANGES_HEARD
+        assert mirror.announced == ALL_CHANGES_ANNOUNCED
         assert mirror.tally.of("informer_relists_total") == 0
 
 
@@ -158,7 +165,7 @@ async def test_a_restart_of_the_server_loses_nothing(
         await world.restart(False)
         await change_all(user, namespace)
         await mirror.until(lambda: mirror.view == AFTER_ALL_CHANGES)
-        assert mirror.heard == ALL_CHANGES_HEARD
+        assert mirror.announced == ALL_CHANGES_ANNOUNCED
 
 
 async def test_a_forgotten_version_leads_to_a_list_that_announces_only_differences(
@@ -171,7 +178,7 @@ async def test_a_forgotten_version_leads_to_a_list_that_announces_only_differenc
         await world.restart(True)
         line.mend()
         await mirror.until(lambda: mirror.view == AFTER_ALL_CHANGES)
-        assert mirror.heard == ALL_CHANGES_HEARD
+        assert mirror.announced == ALL_CHANGES_ANNOUNCED
         await mirror.tally.until("informer_relists_total", 1)
 
 
@@ -191,7 +198,7 @@ async def test_two_informers_under_many_writers_end_with_the_servers_objects(
                 writers.create_task(write_at_random(client, namespace, Random(seed)))
         for mirror in mirrors:
             await mirror.informer.catch_up()
-            assert mirror.view == await truth(mirror.client, namespace)
+            assert mirror.view == await server_view(mirror.client, namespace)
 
 
 async def write_at_random(client: Client, namespace: str, rng: Random) -> None:

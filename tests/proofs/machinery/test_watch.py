@@ -16,7 +16,7 @@ from gpuruntime.models.kubernetes.metadata import Key, PartialObject
 from gpuruntime.models.kubernetes.resources import Resource
 from tests.proofs.conformance import objects
 from tests.proofs.machinery.lines import Line
-from tests.proofs.machinery.mirrors import SELECTOR, Brief, body, changed_to, make, value_of
+from tests.proofs.machinery.mirrors import SELECTOR, ShortWindows, body, changed_to, make, value_of
 from tests.proofs.machinery.worlds import World
 
 DEADLINE_SECONDS = 60.0
@@ -33,14 +33,14 @@ async def changes(
     events: AsyncIterator[Change[ConfigMap] | Bookmark], count: int
 ) -> list[tuple[str, str, str]]:
     """Return type, name and value of the next events."""
-    told: list[tuple[str, str, str]] = []
+    seen: list[tuple[str, str, str]] = []
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while len(told) < count:
+        while len(seen) < count:
             event = await anext(events)
             if isinstance(event, Change):
                 held = event.object
-                told.append((event.type.value, held.metadata.name, value_of(held)))
-    return told
+                seen.append((event.type.value, held.metadata.name, value_of(held)))
+    return seen
 
 
 def version_of(held: ConfigMap) -> str:
@@ -55,8 +55,8 @@ async def test_a_window_sends_the_changes_after_its_version_in_order(
     async with window(line, namespace, version_of(made)) as events:
         await user.patch(CONFIG_MAPS, made.metadata.key, changed_to("2"))
         await user.delete(CONFIG_MAPS, made.metadata.key)
-        told = await changes(events, 3)
-    assert told == [("ADDED", "b", "1"), ("MODIFIED", "a", "2"), ("DELETED", "a", "2")]
+        seen = await changes(events, 3)
+    assert seen == [("ADDED", "b", "1"), ("MODIFIED", "a", "2"), ("DELETED", "a", "2")]
 
 
 async def test_consecutive_windows_send_each_change_once(
@@ -64,7 +64,7 @@ async def test_consecutive_windows_send_each_change_once(
 ) -> None:
     """Writes go on between the end of one window and the beginning of the next."""
     made = await make(user, namespace, "a", "0")
-    told: list[str] = []
+    seen: list[str] = []
     version, windows = version_of(made), 0
 
     async def write() -> None:
@@ -74,14 +74,14 @@ async def test_consecutive_windows_send_each_change_once(
 
     async with asyncio.TaskGroup() as writers, asyncio.timeout(DEADLINE_SECONDS):
         writers.create_task(write())
-        while not told or told[-1] != "60":
-            async with window(line, namespace, version, rng=Brief()) as events:
+        while not seen or seen[-1] != "60":
+            async with window(line, namespace, version, rng=ShortWindows()) as events:
                 windows += 1
                 async for event in events:
                     if isinstance(event, Change):
-                        told.append(value_of(event.object))
+                        seen.append(value_of(event.object))
                         version = version_of(event.object)
-    assert told == [f"{number}" for number in range(1, 61)]
+    assert seen == [f"{number}" for number in range(1, 61)]
     assert windows > 1
 
 
@@ -89,7 +89,7 @@ async def test_a_bookmark_names_a_version_to_continue_from(
     line: Line, user: Client, namespace: str
 ) -> None:
     made = await make(user, namespace, "a")
-    async with window(line, namespace, version_of(made), rng=Brief()) as events:
+    async with window(line, namespace, version_of(made), rng=ShortWindows()) as events:
         other = body("other", "1", of="others")
         last = await user.create(CONFIG_MAPS, other, namespace=namespace)
         bookmark = [event async for event in events][-1]

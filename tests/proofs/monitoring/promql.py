@@ -33,8 +33,10 @@ class Selector:
     matchers: tuple[Matcher, ...] = ()
 
     def __str__(self) -> str:
-        asked = ",".join(f'{each.label}{each.sign}"{each.value}"' for each in self.matchers)
-        return f"{self.metric}{{{asked}}}"
+        matchers_text = ",".join(
+            f'{each.label}{each.sign}"{each.value}"' for each in self.matchers
+        )
+        return f"{self.metric}{{{matchers_text}}}"
 
 
 @attrs.frozen

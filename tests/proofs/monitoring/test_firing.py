@@ -13,8 +13,8 @@ from tests.proofs.monitoring.rules import alerts
 pytestmark = pytest.mark.cluster
 
 
-def story(series: dict[str, str], *, minute: int, said: dict[str, float]) -> Any:
-    """Return a test for promtool; `said` maps expressions to their value at that minute."""
+def story(series: dict[str, str], *, minute: int, expected: dict[str, float]) -> Any:
+    """Return a test for promtool; `expected` maps expressions to their value at that minute."""
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
@@ -24,12 +24,12 @@ def story(series: dict[str, str], *, minute: int, said: dict[str, float]) -> Any
                 "eval_time": f"{minute}m",
                 "exp_samples": [{"labels": "{}", "value": value}],
             }
-            for expression, value in said.items()
+            for expression, value in expected.items()
         ],
     }
 
 
-def tell(folder: Path, *stories: Any) -> None:
+def run_promtool(folder: Path, *stories: Any) -> None:
     document = {
         "rule_files": [str(write_rules(folder))],
         "evaluation_interval": "1m",
@@ -45,8 +45,8 @@ def firing(name: str) -> str:
 
 
 def test_promtool_finds_no_fault_in_the_rules(tmp_path: Path) -> None:
-    said = promtool("check", "rules", str(write_rules(tmp_path)))
-    assert f"{len(alerts())} rules found" in said
+    output = promtool("check", "rules", str(write_rules(tmp_path)))
+    assert f"{len(alerts())} rules found" in output
 
 
 def test_there_is_a_cause_for_every_alert() -> None:
@@ -55,12 +55,12 @@ def test_there_is_a_cause_for_every_alert() -> None:
 
 def test_every_alert_fires_with_its_cause(tmp_path: Path) -> None:
     stories = [
-        story(series_of(name), minute=MINUTES - 30, said={firing(name): 1}) for name in FIRING
+        story(series_of(name), minute=MINUTES - 30, expected={firing(name): 1}) for name in FIRING
     ]
-    tell(tmp_path, *stories)
+    run_promtool(tmp_path, *stories)
 
 
 def test_no_alert_fires_on_a_healthy_installation(tmp_path: Path) -> None:
     quiet = {"count(ALERTS) or vector(0)": 0.0}
-    stories = [story(HEALTHY, minute=minute, said=quiet) for minute in (45, 100)]
-    tell(tmp_path, *stories)
+    stories = [story(HEALTHY, minute=minute, expected=quiet) for minute in (45, 100)]
+    run_promtool(tmp_path, *stories)

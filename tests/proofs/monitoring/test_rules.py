@@ -68,8 +68,8 @@ def test_a_counter_is_queried_by_its_growth_and_a_gauge_by_its_value(text: str) 
         metric = series().get(selector.metric)
         if metric is None:
             continue
-        asked = re.escape(selector.metric)
-        is_grown = re.search(rf"(rate|increase)\({asked}(\{{[^}}]*\}})?\[", text) is not None
+        metric_name = re.escape(selector.metric)
+        is_grown = re.search(rf"(rate|increase)\({metric_name}(\{{[^}}]*\}})?\[", text) is not None
         assert is_grown is (metric.kind is not Kind.GAUGE), selector
 
 

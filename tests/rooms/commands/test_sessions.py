@@ -14,7 +14,7 @@ import pytest_asyncio
 from tests import file_server
 from tests.rooms.commands.running import run_command
 from tests.rooms.commands.sessions import exchanges_of, files_of, is_as_written, sections_of
-from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
+from tests.rooms.roles.dev.test_dev import SIMULATED, printed, running
 from tests.rooms.roles.programs import programs
 from tests.row_ids import in_words
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def simulated() -> AsyncIterator[str]:
     output = io.StringIO()
     async with running(output, programs=SIMULATED):
-        yield said(output, "api")
+        yield printed(output, "api")
 
 
 async def follow(section: str, server: str) -> None:

@@ -119,13 +119,13 @@ async def test_a_cancelled_waiter_makes_no_attempt() -> None:
 
 
 async def test_an_attempt_cancelled_with_the_role_has_an_unknown_outcome() -> None:
-    told: list[Exception] = []
+    errors: list[Exception] = []
 
     async def call(attempts: SingleFlight) -> None:
         try:
             await attempts.run("one", working([]))
         except UnknownOutcomeError as error:
-            told.append(error)
+            errors.append(error)
 
     async def role(callers: asyncio.TaskGroup) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -135,7 +135,7 @@ async def test_an_attempt_cancelled_with_the_role_has_an_unknown_outcome() -> No
 
     async with asyncio.TaskGroup() as callers:
         callers.create_task(role(callers))
-    assert len(told) == 1
+    assert len(errors) == 1
 
 
 async def test_a_stopped_role_accepts_no_attempt() -> None:

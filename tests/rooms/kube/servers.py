@@ -81,10 +81,10 @@ def common_name(request: web.BaseRequest) -> str:
 async def proxying(upstream: str) -> AsyncIterator[tuple[str, list[str]]]:
     """Run a proxy that tunnels every CONNECT to one server. Yield its address and its requests."""
     host, port = upstream.split("//")[1].split(":")
-    asked: list[str] = []
+    connects: list[str] = []
 
     async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append((await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[0])
+        connects.append((await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[0])
         back, forth = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         async with asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ async def proxying(upstream: str) -> AsyncIterator[tuple[str, list[str]]]:
 
     server = await asyncio.start_server(tunnel, "127.0.0.1", 0)
     async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connects
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -69,13 +69,13 @@ def test_a_write_that_a_gateway_abandoned_has_an_unknown_outcome(status: int) ->
 def test_a_write_that_the_server_timed_out_on_has_an_unknown_outcome(
     code: int, reason: str
 ) -> None:
-    said = failure(code, reason, "etcdserver: request timed out")
-    assert type(error_of(said, PATCH)) is OutcomeUnknownError
+    refusal = failure(code, reason, "etcdserver: request timed out")
+    assert type(error_of(refusal, PATCH)) is OutcomeUnknownError
 
 
 def test_a_write_that_the_server_itself_refuses_as_unavailable_did_not_happen() -> None:
-    said = failure(503, "ServiceUnavailable", "shutting down")
-    assert type(error_of(said, PATCH)) is UnavailableError
+    refusal = failure(503, "ServiceUnavailable", "shutting down")
+    assert type(error_of(refusal, PATCH)) is UnavailableError
 
 
 @pytest.mark.parametrize("status", [302, 400, 403, 404, 409, 410, 422])
@@ -116,8 +116,8 @@ def test_a_proxy_may_refuse_without_a_status_object(
 def test_the_wait_comes_from_the_header_or_the_details(
     header: str, detail: object, expected: float | None
 ) -> None:
-    said = failure(429, "TooManyRequests", retryAfterSeconds=detail)
-    error = error_of(Response(status=429, headers={"retry-after": header}, body=said.body), GET)
+    refusal = failure(429, "TooManyRequests", retryAfterSeconds=detail)
+    error = error_of(Response(status=429, headers={"retry-after": header}, body=refusal.body), GET)
     assert isinstance(error, ThrottledError)
     assert error.retry_after_seconds == expected
 

@@ -159,10 +159,10 @@ async def test_no_write_is_sent_while_the_fence_is_shut(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", WRITES)
 async def test_a_write_hands_the_fence_to_a_transport_that_waits(verb: str) -> None:
-    asked = []
+    fenced = []
     transport = always(answer(thing()))
-    await call(Client(transport, fence=lambda: asked.append(verb)), verb)
-    assert asked == [verb]
+    await call(Client(transport, fence=lambda: fenced.append(verb)), verb)
+    assert fenced == [verb]
     assert transport.requests[0].fence is not None
 
 

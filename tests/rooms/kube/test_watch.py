@@ -84,7 +84,7 @@ def line(kind: str, object_: Any) -> bytes:
     return codec.encode({"type": kind, "object": object_}) + b"\n"
 
 
-async def heard(
+async def events_of(
     transport: StreamingTransport,
     resource: Resource[Any] = THINGS,
     *,
@@ -106,7 +106,7 @@ async def test_changes_and_bookmarks_are_decoded() -> None:
             line("DELETED", thing(size=2, version="13")),
         ]
     )
-    added, modified, bookmark, deleted = await heard(transport)
+    added, modified, bookmark, deleted = await events_of(transport)
     assert isinstance(added, Change)
     assert isinstance(added.object, Thing)
     assert (added.type, added.object.metadata.key) == (ChangeType.ADDED, KEY)
@@ -120,7 +120,7 @@ async def test_changes_and_bookmarks_are_decoded() -> None:
 async def test_a_window_asks_for_the_selection_from_the_version_on_with_bookmarks() -> None:
     transport = StreamingTransport([])
     selection = Selection(namespace="lab", label_selector="a=b", field_selector="x=y")
-    await heard(transport, selection=selection)
+    await events_of(transport, selection=selection)
     (request,) = transport.requests
     query = dict(request.query)
     seconds = int(query.pop("timeoutSeconds"))
@@ -145,7 +145,7 @@ async def test_the_lengths_of_windows_differ() -> None:
 
 async def test_partial_objects_are_watched_as_metadata_only() -> None:
     transport = StreamingTransport([line("ADDED", thing())])
-    (change,) = await heard(transport, THING_METADATA)
+    (change,) = await events_of(transport, THING_METADATA)
     assert isinstance(change, Change)
     assert isinstance(change.object, PartialObject)
     assert "as=PartialObjectMetadata;" in transport.requests[0].accept
@@ -153,21 +153,21 @@ async def test_partial_objects_are_watched_as_metadata_only() -> None:
 
 async def test_a_null_in_a_change_reads_as_absent() -> None:
     document = thing() | {"spec": None}
-    (change,) = await heard(StreamingTransport([line("ADDED", document)]))
+    (change,) = await events_of(StreamingTransport([line("ADDED", document)]))
     assert isinstance(change, Change)
     assert change.object.spec.size == 0
 
 
 async def test_half_a_line_at_the_end_is_dropped() -> None:
     transport = StreamingTransport([line("ADDED", thing()), line("ADDED", thing("bellows"))[:-1]])
-    assert len(await heard(transport)) == 1
+    assert len(await events_of(transport)) == 1
 
 
 async def test_unknown_types_and_blank_lines_are_skipped() -> None:
     transport = StreamingTransport(
         [b"\n", b" \r\n", b"{}\n", line("REIMAGINED", thing()), line("ADDED", thing())]
     )
-    assert len(await heard(transport)) == 1
+    assert len(await events_of(transport)) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ async def test_unknown_types_and_blank_lines_are_skipped() -> None:
     ids=["empty", "null", "null metadata", "number as metadata", "text"],
 )
 async def test_a_bookmark_without_metadata_names_no_version(object_: object) -> None:
-    assert await heard(StreamingTransport([line("BOOKMARK", object_)])) == [Bookmark()]
+    assert await events_of(StreamingTransport([line("BOOKMARK", object_)])) == [Bookmark()]
 
 
 async def test_a_bookmark_with_nulls_is_read() -> None:
     document = {"spec": {"containers": None}, "metadata": {"resourceVersion": "9", "labels": None}}
-    assert await heard(StreamingTransport([line("BOOKMARK", document)])) == [
+    assert await events_of(StreamingTransport([line("BOOKMARK", document)])) == [
         Bookmark(resource_version="9")
     ]
 
@@ -225,18 +225,18 @@ async def test_an_error_event_of_any_shape_is_an_error_of_the_room(
 ) -> None:
     transport = StreamingTransport([line("ERROR", object_), line("ADDED", thing())])
     with pytest.raises(error, match=r"^watch things\.test\.example"):
-        await heard(transport)
+        await events_of(transport)
     assert transport.is_closed
 
 
 @pytest.mark.parametrize(
-    "said",
+    "broken_line",
     [b"<html>\n", b'{"type": "ADDED", "obj\n', line("ADDED", 7), line("ADDED", thing(size="big"))],  # type: ignore[arg-type]  # what no server should say
     ids=["html", "cut", "no object", "another shape"],
 )
-async def test_a_whole_line_that_cannot_be_decoded_is_malformed(said: bytes) -> None:
+async def test_a_whole_line_that_cannot_be_decoded_is_malformed(broken_line: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"^watch things\.test\.example"):
-        await heard(StreamingTransport([said]))
+        await events_of(StreamingTransport([broken_line]))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ async def test_a_broken_connection_is_unreachable_because_a_watch_changes_nothin
     broken: KubeError,
 ) -> None:
     with pytest.raises(UnreachableError, match=r"^watch things\.test\.example: "):
-        await heard(StreamingTransport([line("ADDED", thing()), broken]))
+        await events_of(StreamingTransport([line("ADDED", thing()), broken]))
 
 
 async def test_a_refusal_is_read_completely_before_the_window_opens() -> None:
@@ -257,7 +257,7 @@ async def test_a_refusal_is_read_completely_before_the_window_opens() -> None:
         [body[:10], 1.0, body[10:]], status=429, headers={"retry-after": "4"}
     )
     with pytest.raises(ThrottledError) as caught:
-        await heard(transport)
+        await events_of(transport)
     assert caught.value.retry_after_seconds == 4
     assert transport.is_closed
 
@@ -265,14 +265,14 @@ async def test_a_refusal_is_read_completely_before_the_window_opens() -> None:
 async def test_a_silent_connection_is_given_up() -> None:
     transport = StreamingTransport([IDLE_LIMIT_SECONDS - 1, line("ADDED", thing()), 1_000.0])
     with pytest.raises(UnreachableError, match="silent for 75 s"):
-        await heard(transport)
+        await events_of(transport)
     assert asyncio.get_running_loop().time() == pytest.approx(2 * IDLE_LIMIT_SECONDS - 1, abs=1)
 
 
 async def test_a_window_that_the_server_does_not_end_in_time_ends_in_order() -> None:
     minute: list[Piece] = [60.0, line("ADDED", thing())]
     transport = StreamingTransport(minute * 100)
-    events = await heard(transport)
+    events = await events_of(transport)
     seconds = int(dict(transport.requests[0].query)["timeoutSeconds"])
     assert len(events) == (seconds + OVERTIME_SECONDS) // 60
 

@@ -32,8 +32,8 @@ class Gate:
     def shut(self, answer: Response, path: str = "") -> None:
         """Shut the gate for requests whose path matches the pattern."""
         self._answer, self._path = answer, re.compile(path)
-        for waiting, asked in self._waiting.items():
-            if self._path.search(asked):
+        for waiting, path in self._waiting.items():
+            if self._path.search(path):
                 waiting.reschedule(asyncio.get_running_loop().time())
 
     def open(self) -> None:

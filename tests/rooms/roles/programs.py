@@ -42,7 +42,7 @@ class Programs:
     def cluster(self) -> Path:
         """Start the embedded cluster without any role. Return its kubeconfig."""
         process = self.start("dev", "--only", "cluster")
-        return Path(said(process, "kubeconfig"))
+        return Path(printed(process, "kubeconfig"))
 
     def dev(self, *flags: str, on_path: Path | None = None, **settings: Any) -> Process:
         process = self.start("dev", *flags, on_path=on_path, **settings)
@@ -60,7 +60,7 @@ def programs(folder: Path) -> Iterator[Programs]:
         keeper.close()
 
 
-def said(process: Process, word: str) -> str:
+def printed(process: Process, word: str) -> str:
     """Return what dev prints after this word."""
     text = wait_for(process, f"{word} ")
     line = next(line for line in text.splitlines() if line.startswith(f"{word} "))

@@ -22,7 +22,7 @@ from tests.faults import FaultyTransport
 from tests.proofs.real_cluster.product import request
 from tests.rooms.bus.broker import Broker, Bus, bus
 from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Cluster, Document
-from tests.rooms.roles.programs import Programs, said
+from tests.rooms.roles.programs import Programs, printed
 
 ELECTION = {
     "enabled": True,
@@ -112,7 +112,7 @@ def test_the_program_scales_on_a_cluster_and_stops_on_a_signal(
     program: Programs, shared: Broker
 ) -> None:
     dev = program.start("dev", "--only", "cluster")
-    kubeconfig = said(dev, "kubeconfig")
+    kubeconfig = printed(dev, "kubeconfig")
     prefix = f"role{next(PREFIXES)}"
     server = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
     path = GPU_UNITS.path(namespace=INSTANCE, name="echo")

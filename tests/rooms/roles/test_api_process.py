@@ -13,7 +13,7 @@ import yaml
 from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_cluster.processes import reserved_port
 from tests.proofs.real_cluster.product import Answer, Caller, Process, request
-from tests.rooms.roles.programs import Programs, programs, said
+from tests.rooms.roles.programs import Programs, printed, programs
 
 DEAD = "http://127.0.0.1:1"
 HEALTH = b"GET /api/v1/health HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -107,7 +107,7 @@ def test_an_api_without_a_cluster_starts_reports_why_and_recovers(
 
 def test_an_api_that_loses_its_cluster_stays_ready_and_reports_it(program: Programs) -> None:
     cluster = program.start("dev", "--only", "cluster")
-    api = program.start("api", "--kubeconfig", said(cluster, "kubeconfig"))
+    api = program.start("api", "--kubeconfig", printed(cluster, "kubeconfig"))
     api.wait_until_ready()
     cluster.kill()
     view = eventually_blocking(lambda: health(api), lambda view: not view["kubernetesConnected"])
@@ -216,7 +216,7 @@ def _status(api: Process, token: str) -> int:
 
 def test_sigterm_lets_requests_in_progress_end_and_rejects_new_ones(program: Programs) -> None:
     cluster = program.start("dev", "--only", "cluster")
-    api = program.start("api", "--kubeconfig", said(cluster, "kubeconfig"))
+    api = program.start("api", "--kubeconfig", printed(cluster, "kubeconfig"))
     api.wait_until_ready()
     with connection(api) as idle, connection(api) as busy:
         idle.sendall(HEALTH)

@@ -49,7 +49,7 @@ async def serving(url: str) -> AsyncIterator[Api]:
         task.cancel()
 
 
-async def asked(api: Api, method: str, path: str, body: object = None) -> tuple[int, Any]:
+async def send(api: Api, method: str, path: str, body: object = None) -> tuple[int, Any]:
     async with (
         aiohttp.ClientSession() as session,
         session.request(method, f"{api.address}{path}", json=body) as answer,
@@ -59,7 +59,7 @@ async def asked(api: Api, method: str, path: str, body: object = None) -> tuple[
 
 async def until_connected(api: Api, *, is_there: bool) -> None:
     async def health() -> Any:
-        _, view = await asked(api, "GET", "/api/v1/health")
+        _, view = await send(api, "GET", "/api/v1/health")
         assert view["data"]["status"] == "ok"
         return view["data"]
 
@@ -68,7 +68,7 @@ async def until_connected(api: Api, *, is_there: bool) -> None:
 
 async def until_accepted(api: Api) -> None:
     path = f"{INVOCATIONS}/one?serverlessRequestID=echo"
-    await eventually(lambda: asked(api, "GET", path), lambda seen: seen[0] == 200)
+    await eventually(lambda: send(api, "GET", path), lambda seen: seen[0] == 200)
 
 
 async def test_a_broker_that_comes_and_goes_is_reported_and_affects_nothing_else(
@@ -76,17 +76,17 @@ async def test_a_broker_that_comes_and_goes_is_reported_and_affects_nothing_else
 ) -> None:
     async with serving(own.url) as api:
         await until_connected(api, is_there=True)
-        assert (await asked(api, "POST", "/api/v1/gpu-units", UNIT))[0] == 201
-        assert (await asked(api, "POST", INVOCATIONS, {**SYNC, "mode": "async"}))[0] == 202
+        assert (await send(api, "POST", "/api/v1/gpu-units", UNIT))[0] == 201
+        assert (await send(api, "POST", INVOCATIONS, {**SYNC, "mode": "async"}))[0] == 202
         own.kill()
         await until_connected(api, is_there=False)
-        status, refusal = await asked(api, "POST", INVOCATIONS, SYNC)
+        status, refusal = await send(api, "POST", INVOCATIONS, SYNC)
         assert (status, refusal["error"]["code"]) == (503, "service_unavailable")
-        assert (await asked(api, "GET", "/api/v1/gpu-units/echo"))[0] == 200
+        assert (await send(api, "GET", "/api/v1/gpu-units/echo"))[0] == 200
         own.start()
         await until_connected(api, is_there=True)
         query = "?serverlessRequestID=echo"
-        assert (await asked(api, "GET", f"{INVOCATIONS}/one{query}"))[0] == 200
+        assert (await send(api, "GET", f"{INVOCATIONS}/one{query}"))[0] == 200
 
 
 async def test_a_waiting_synchronous_call_does_not_keep_the_api_from_stopping(
@@ -94,8 +94,8 @@ async def test_a_waiting_synchronous_call_does_not_keep_the_api_from_stopping(
 ) -> None:
     async with serving(own.url) as api, asyncio.TaskGroup() as tasks:
         await until_connected(api, is_there=True)
-        await asked(api, "POST", "/api/v1/gpu-units", UNIT)
-        waiting = tasks.create_task(asked(api, "POST", INVOCATIONS, SYNC))
+        await send(api, "POST", "/api/v1/gpu-units", UNIT)
+        waiting = tasks.create_task(send(api, "POST", INVOCATIONS, SYNC))
         await until_accepted(api)
         async with asyncio.timeout(5):
             await api.drain()
@@ -106,5 +106,5 @@ async def test_a_waiting_synchronous_call_does_not_keep_the_api_from_stopping(
 async def test_an_empty_broker_url_turns_serverless_off_and_nothing_else() -> None:
     async with serving("") as api:
         await until_connected(api, is_there=False)
-        status, refusal = await asked(api, "POST", INVOCATIONS, SYNC)
+        status, refusal = await send(api, "POST", INVOCATIONS, SYNC)
         assert (status, "nats.url" in refusal["error"]["message"]) == (503, True)

@@ -65,7 +65,7 @@ def kubeconfig(folder: Path) -> str:
     return str(path)
 
 
-def asked(url: str, token: str, body: bytes | None = None) -> str:
+def answer_text(url: str, token: str, body: bytes | None = None) -> str:
     """Return headers and body of the answer, whatever its status."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, data=body, headers=headers)
@@ -79,10 +79,12 @@ def asked(url: str, token: str, body: bytes | None = None) -> str:
 
 def assert_silent(process: Process, *further: str) -> None:
     """Assert that log, operations listener and the given answers contain no secret."""
-    answers = [asked(f"{process.operations}/{path}", "none") for path in ("metrics", "readyz")]
-    told = [process.log.read_text(), *answers, *further]
-    assert all(told)
-    assert CANARY not in "\n".join(told)
+    answers = [
+        answer_text(f"{process.operations}/{path}", "none") for path in ("metrics", "readyz")
+    ]
+    output = [process.log.read_text(), *answers, *further]
+    assert all(output)
+    assert CANARY not in "\n".join(output)
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def test_roles_refused_on_every_side_disclose_no_secret(
                 role.log.read_text, lambda text: "broker lost" in text, explain=role.tail
             )
         answers = [
-            asked(f"{api.address}/api/v1/{path}", f"{CANARY}-caller", body)
+            answer_text(f"{api.address}/api/v1/{path}", f"{CANARY}-caller", body)
             for path in ("health", "gpu-units", "operator/audit")
             for body in (None, b'{"a": 1}')
         ]
@@ -180,16 +182,16 @@ def test_a_secret_in_the_wrong_place_is_rejected_and_not_repeated(
     path.write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         load(str(path), flags={}, environment={})
-    assert CANARY not in told_by(caught.value)
+    assert CANARY not in traceback_text(caught.value)
 
 
-def told_by(error: BaseException | None) -> str:
+def traceback_text(error: BaseException | None) -> str:
     """Return all that a traceback would print."""
-    told = ""
+    output = ""
     while error is not None:
-        told += f"{error} {error!r}\n"
+        output += f"{error} {error!r}\n"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return told
+    return output
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_a_plain_token_in_the_token_file_is_rejected_and_not_repeated(
     path.write_text(yaml.safe_dump({"tokens": [{"name": "a", "role": "operator", **entry}]}))
     with pytest.raises(ConfigurationError) as caught:
         read_tokens(str(path))
-    assert CANARY not in told_by(caught.value)
+    assert CANARY not in traceback_text(caught.value)
 
 
 def test_an_invalid_key_is_rejected_and_not_repeated(tmp_path: Path) -> None:
@@ -213,8 +215,8 @@ def test_an_invalid_key_is_rejected_and_not_repeated(tmp_path: Path) -> None:
     shown.key.write_text("\n".join((lines[0], CANARY, *lines[2:])))
     with pytest.raises(ConfigurationError) as caught:
         Certificate(TlsSettings(certificateFile=str(shown.file), keyFile=str(shown.key)))
-    assert CANARY not in told_by(caught.value)
-    assert lines[2] not in told_by(caught.value)
+    assert CANARY not in traceback_text(caught.value)
+    assert lines[2] not in traceback_text(caught.value)
 
 
 def test_settings_and_options_are_printed_without_the_logins_in_their_urls() -> None:
@@ -272,8 +274,8 @@ async def test_the_values_given_to_a_unit_appear_only_in_its_spec() -> None:
     events = world.objects(EVENTS, INSTANCE)
     assert len(events) >= 3
     assert len(logs) > 10
-    told = [*(each.bytes.decode() for each in answers), registry.text().decode()]
-    assert CANARY not in "\n".join((repr(logs), repr(events), repr(statuses), *told))
+    output = [*(each.bytes.decode() for each in answers), registry.text().decode()]
+    assert CANARY not in "\n".join((repr(logs), repr(events), repr(statuses), *output))
 
 
 async def test_the_payload_of_a_call_appears_nowhere(shared: Broker) -> None:
@@ -304,5 +306,5 @@ async def test_the_payload_of_a_call_appears_nowhere(shared: Broker) -> None:
             running.cancel()
     statuses = [each.status for each in answers]
     assert statuses == [202, 200, 409, 400, 404, 200, 204, 200]
-    told = [*(each.bytes.decode() for each in answers), registry.text().decode(), repr(logs)]
-    assert CANARY not in "\n".join(told)
+    output = [*(each.bytes.decode() for each in answers), registry.text().decode(), repr(logs)]
+    assert CANARY not in "\n".join(output)

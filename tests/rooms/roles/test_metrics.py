@@ -32,13 +32,13 @@ def scraped(dev: Process) -> Iterator[tuple[RoleName, Families]]:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[RoleName, Families]:
+def by_role() -> dict[RoleName, Families]:
     """Scrape the roles after a unit was claimed and became ready."""
     with tempfile.TemporaryDirectory(prefix="metrics-") as folder, programs(Path(folder)) as made:
-        return told_by(made.dev())
+        return scraped_by(made.dev())
 
 
-def told_by(dev: Process) -> dict[RoleName, Families]:
+def scraped_by(dev: Process) -> dict[RoleName, Families]:
     caller = Caller(dev.address)
     assert caller.post("/operator/stock-units", STOCK).status == 202
     caller.until("/operator/jobs/stock", lambda job: job["ready"] == 2)
@@ -69,8 +69,10 @@ def is_expected(label: Label, role: RoleName, value: str) -> bool:
     return value != OVERFLOW and (not values or value in values)
 
 
-def test_roles_report_exactly_what_the_catalogue_describes(told: dict[RoleName, Families]) -> None:
-    assert told.keys() == set(RoleName) - {RoleName.WORKER}
+def test_roles_report_exactly_what_the_catalogue_describes(
+    by_role: dict[RoleName, Families],
+) -> None:
+    assert by_role.keys() == set(RoleName) - {RoleName.WORKER}
     by_family = {
         metric.full_name.removesuffix("_total")
         if metric.kind is Kind.COUNTER
@@ -79,7 +81,7 @@ def test_roles_report_exactly_what_the_catalogue_describes(told: dict[RoleName, 
     }
     faults = [
         fault
-        for role, families in told.items()
+        for role, families in by_role.items()
         for name, family in families.items()
         if not name.startswith(("process_", "python_"))
         for fault in faults_of(role, family, by_family.get(name))
@@ -96,27 +98,27 @@ def value(families: Families, name: str, **labels: str) -> float:
     return found
 
 
-def test_the_leading_manager_reports_stock_and_units(told: dict[RoleName, Families]) -> None:
-    families = told[RoleName.MANAGER]
+def test_the_leading_manager_reports_stock_and_units(by_role: dict[RoleName, Families]) -> None:
+    families = by_role[RoleName.MANAGER]
     assert value(families, "stock_units", spec="a1", state="available") == 1
     assert value(families, "units", spec="a1", phase="Ready") == 1
     assert value(families, "storages", phase="Failed") == 0
 
 
 def test_each_role_reports_its_version_and_that_it_is_ready(
-    told: dict[RoleName, Families],
+    by_role: dict[RoleName, Families],
 ) -> None:
-    for role, families in told.items():
+    for role, families in by_role.items():
         assert value(families, "build_info", role=role, version=version("gpuruntime")) == 1
         assert value(families, "ready", role=role) == 1
     for role in (RoleName.MANAGER, RoleName.ACTIVATOR):
-        assert value(told[role], "leading", role=role) == 1
+        assert value(by_role[role], "leading", role=role) == 1
     for role in (RoleName.API, RoleName.ACTIVATOR, RoleName.RESULTS):
-        assert value(told[role], "bus_connected") == 1
-    assert value(told[RoleName.API], "kubernetes_connected") == 1
+        assert value(by_role[role], "bus_connected") == 1
+    assert value(by_role[RoleName.API], "kubernetes_connected") == 1
 
 
-def test_requests_for_units_are_counted_by_outcome(told: dict[RoleName, Families]) -> None:
-    families = told[RoleName.API]
+def test_requests_for_units_are_counted_by_outcome(by_role: dict[RoleName, Families]) -> None:
+    families = by_role[RoleName.API]
     assert value(families, "claims", outcome="insufficient_capacity") == 1
     assert value(families, "claims", outcome="timeout") == 0

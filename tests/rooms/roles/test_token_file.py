@@ -89,9 +89,9 @@ def test_the_documented_token_file_is_valid(tmp_path: Path) -> None:
     ],
 )
 def test_every_fault_of_an_entry_is_named(tmp_path: Path, bad: str, words: str) -> None:
-    told = refusal(tmp_path, bad)
-    assert words in told
-    assert DIGEST not in told
+    message = refusal(tmp_path, bad)
+    assert words in message
+    assert DIGEST not in message
 
 
 def test_a_plain_token_in_the_file_is_not_repeated(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_plain_token_in_the_file_is_not_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ['  sha256: "hunter2', "  sha256: hunter2: hunter2"])
 def test_a_line_that_is_no_yaml_is_named_and_not_quoted(tmp_path: Path, line: str) -> None:
-    told = refusal(tmp_path, f"- name: ci\n{line}\n")
-    assert "not YAML: line " in told
-    assert "hunter2" not in told
+    message = refusal(tmp_path, f"- name: ci\n{line}\n")
+    assert "not YAML: line " in message
+    assert "hunter2" not in message
 
 
 async def test_a_changed_file_takes_effect_without_a_restart_and_a_broken_one_does_not(

@@ -79,8 +79,8 @@ def reading(path: Path) -> Callable[[], Settings]:
 
 def readiness(process: Process) -> str:
     """Return why the worker is not ready, or ok."""
-    told: bytes = request("GET", f"{process.operations}/readyz").document
-    return told.decode().strip()
+    reason: bytes = request("GET", f"{process.operations}/readyz").document
+    return reason.decode().strip()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_worker_is_ready_from_its_frameworks_start_until_it_is_drained(
     program: Programs, shared: Broker, where: Where
 ) -> None:
     process = start(program, shared.url, "ready", where)
-    eventually_blocking(lambda: readiness(process), lambda told: "framework" in told)
+    eventually_blocking(lambda: readiness(process), lambda reason: "framework" in reason)
     with echo(where):
         process.wait_until_ready()
         assert request("GET", f"{process.operations}/drain").status == 200

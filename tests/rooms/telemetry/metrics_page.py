@@ -32,8 +32,8 @@ def _values(label: Label, roles: Collection[RoleName]) -> str:
         return label.bound
     if not label.by_role:
         return _listed(label.values)
-    told = {role: values for role, values in label.by_role.items() if role in roles}
-    return ", ".join(f"{_listed(values)} ({role})" for role, values in told.items())
+    values_by_role = {role: values for role, values in label.by_role.items() if role in roles}
+    return ", ".join(f"{_listed(values)} ({role})" for role, values in values_by_role.items())
 
 
 def _listed(values: Iterable[str]) -> str:

@@ -96,17 +96,17 @@ def test_series_known_beforehand_are_reported_from_the_start(role: RoleName) -> 
     text = Registry(role).text().decode()
     for metric in CATALOGUE:
         for labels in metric.series_at_start(role):
-            told = ",".join(f'{name}="{labels[name]}"' for name in sorted(labels))
+            pairs = ",".join(f'{name}="{labels[name]}"' for name in sorted(labels))
             suffix = "_count" if metric.kind is Kind.HISTOGRAM else ""
-            braced = f"{{{told}}}" if told else ""
+            braced = f"{{{pairs}}}" if pairs else ""
             assert f"\n{metric.full_name}{suffix}{braced} 0.0\n" in text
     assert "\nprocess_resident_memory_bytes " in text
 
 
 def test_the_exposition_carries_the_help_of_the_catalogue() -> None:
     text = Registry(RoleName.MANAGER).text().decode()
-    told = BY_NAME["reconciles_total"].help
-    assert f"# HELP gpuruntime_reconciles_total {told}\n" in text
+    help_text = BY_NAME["reconciles_total"].help
+    assert f"# HELP gpuruntime_reconciles_total {help_text}\n" in text
 
 
 def test_the_operators_page_has_the_whole_catalogue() -> None:

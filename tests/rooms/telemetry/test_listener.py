@@ -43,12 +43,12 @@ async def test_a_drain_is_answered_at_its_end_and_only_if_there_is_one() -> None
         ) as port,
         asyncio.TaskGroup() as tasks,
     ):
-        asked = tasks.create_task(fetch(port, "/drain"))
+        draining = tasks.create_task(fetch(port, "/drain"))
         await begun.wait()
         assert (await fetch(port, "/healthz"))[0] == 200
-        assert not asked.done()
+        assert not draining.done()
         may_end.set()
-        assert await asked == (200, "ok\n")
+        assert await draining == (200, "ok\n")
     async with operations_listener(
         host="127.0.0.1", port=0, registry=Registry(), not_ready=str
     ) as port:

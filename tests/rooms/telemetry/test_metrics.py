@@ -92,8 +92,8 @@ def test_the_order_of_the_labels_does_not_matter() -> None:
 
 def test_a_role_reports_known_series_from_the_start_and_none_of_other_roles() -> None:
     text = registry_of(RoleName.API).text().decode()
-    told = {line for line in text.splitlines() if line.startswith("gpuruntime_")}
-    assert told >= {
+    shown = {line for line in text.splitlines() if line.startswith("gpuruntime_")}
+    assert shown >= {
         "gpuruntime_things_total 0.0",
         'gpuruntime_goals_total{goal="a"} 0.0',
         'gpuruntime_goals_total{goal="b"} 0.0',

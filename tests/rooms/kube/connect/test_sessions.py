@@ -92,7 +92,7 @@ async def test_requests_and_streams_go_through_the_proxy_with_the_tls_server_nam
 ) -> None:
     async with (
         serving(ok, authority.server_context(HOST)) as url,
-        proxying(url) as (proxy, asked),
+        proxying(url) as (proxy, connects),
     ):
         server = "https://api.elsewhere.invalid:6443"
         cluster = cluster_of(authority, **{"proxy-url": proxy})
@@ -101,7 +101,7 @@ async def test_requests_and_streams_go_through_the_proxy_with_the_tls_server_nam
             assert (await transport.request(GET)).body == b"ok"
             async with transport.stream(GET) as stream:
                 assert stream.status == 200
-    assert asked == ["CONNECT api.elsewhere.invalid:6443 HTTP/1.1"] * 2
+    assert connects == ["CONNECT api.elsewhere.invalid:6443 HTTP/1.1"] * 2
 
 
 async def test_a_request_that_the_proxy_rejects_was_certainly_not_sent(

@@ -60,7 +60,7 @@ class Caller:
         return await eventually(data, holds, within_seconds=60, poll_seconds=0.2)
 
 
-def said(output: io.StringIO, word: str) -> str:
+def printed(output: io.StringIO, word: str) -> str:
     return next(
         line.split()[1] for line in output.getvalue().splitlines() if line.startswith(word)
     )
@@ -93,7 +93,7 @@ async def running(
 async def calling(programs: Programs = SIMULATED) -> AsyncIterator[Caller]:
     output = io.StringIO()
     async with running(output, programs=programs), aiohttp.ClientSession() as session:
-        yield Caller(session, said(output, "api"))
+        yield Caller(session, printed(output, "api"))
 
 
 async def test_the_walk_through_leads_from_stock_to_a_ready_unit() -> None:
@@ -208,7 +208,7 @@ async def test_a_suspended_unit_runs_no_pod_and_can_be_resumed() -> None:
 async def test_the_cluster_alone_serves_a_kubeconfig_that_is_removed_at_its_end() -> None:
     output = io.StringIO()
     async with running(output, only_cluster=True):
-        path = Path(said(output, "kubeconfig"))
+        path = Path(printed(output, "kubeconfig"))
         server = server_in(path)
         async with (
             aiohttp.ClientSession() as session,

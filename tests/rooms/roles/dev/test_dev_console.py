@@ -6,7 +6,7 @@ import io
 import aiohttp
 import pytest
 
-from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
+from tests.rooms.roles.dev.test_dev import SIMULATED, printed, running
 
 pytestmark = pytest.mark.looptime
 
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.looptime
 async def test_dev_reports_the_console_and_rejects_foreign_host_names() -> None:
     output = io.StringIO()
     async with running(output, programs=SIMULATED), aiohttp.ClientSession() as session:
-        async with session.get(said(output, "console")) as page:
+        async with session.get(printed(output, "console")) as page:
             assert (page.status, page.content_type) == (200, "text/html")
-        units = f"{said(output, 'api')}/api/v1/gpu-units"
+        units = f"{printed(output, 'api')}/api/v1/gpu-units"
         async with session.get(units, headers={"Host": "evil.example"}) as answer:
             assert answer.status == 403
         async with session.delete(
@@ -30,7 +30,7 @@ async def test_open_streams_do_not_delay_the_end() -> None:
     output, loop = io.StringIO(), asyncio.get_running_loop()
     async with aiohttp.ClientSession() as session:
         async with running(output, programs=SIMULATED):
-            stream = await session.get(f"{said(output, 'console')}events/fleet")
+            stream = await session.get(f"{printed(output, 'console')}events/fleet")
             assert (await stream.content.readuntil(b"\n")) == b"event: fleet\n"
             begun_at = loop.time()
         assert loop.time() - begun_at < 1

@@ -24,7 +24,7 @@ def is_served(view: Any) -> bool:
     return bool(view["accessorStatus"]["phase"] == "Ready")
 
 
-def asked(address: str, method: str = "GET", path: str = "/", body: bytes | None = None) -> Any:
+def fetch(address: str, method: str = "GET", path: str = "/", body: bytes | None = None) -> Any:
     url = f"{address}/api/v1{FILES}{path}"
     request = urllib.request.Request(url, method=method, data=body)
     try:
@@ -41,17 +41,17 @@ def test_files_are_served_by_a_program_on_the_path(program: Programs, tmp_path: 
     assert caller.post("/gpu-storages", STORAGE).status == 201
     caller.until("/gpu-storages/models", is_served)
 
-    assert asked(dev.address, "PUT", "/a.txt", b"hello") == (201, b"")
-    assert asked(dev.address, path="/a.txt") == (200, b"hello")
-    assert asked(dev.address) == (200, b"a.txt")
+    assert fetch(dev.address, "PUT", "/a.txt", b"hello") == (201, b"")
+    assert fetch(dev.address, path="/a.txt") == (200, b"hello")
+    assert fetch(dev.address) == (200, b"a.txt")
 
     changed = {"accessor": {"enabled": True, "writable": False}}
     assert caller.put("/gpu-storages/models", changed).status == 200
-    assert asked(dev.address, "PUT", "/b.txt", b"hello")[0] == 405
-    eventually_blocking(lambda: asked(dev.address, path="/a.txt"), equals((200, b"hello")))
+    assert fetch(dev.address, "PUT", "/b.txt", b"hello")[0] == 405
+    eventually_blocking(lambda: fetch(dev.address, path="/a.txt"), equals((200, b"hello")))
 
     assert caller.put("/gpu-storages/models", {"accessor": None}).status == 200
-    assert asked(dev.address, path="/a.txt")[0] == 409
+    assert fetch(dev.address, path="/a.txt")[0] == 409
     assert dev.stop() == 0
     assert "Traceback" not in dev.log.read_text()
 

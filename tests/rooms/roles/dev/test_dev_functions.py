@@ -16,7 +16,7 @@ import yaml
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.product import Caller, request
-from tests.rooms.roles.programs import Programs, programs, said
+from tests.rooms.roles.programs import Programs, printed, programs
 
 STOCK = {"operationID": "stock", "specName": "f1", "memory": "16Gi", "gpu": 1, "replicas": 12}
 ECHO = ["python", "-m", "gpuruntime.framework.echo"]
@@ -32,7 +32,7 @@ class Dev:
         self.caller = Caller(self.process.address)
         assert self.caller.post("/operator/stock-units", STOCK).status == 202
         self.caller.until("/operator/jobs/stock", lambda job: job["ready"] == STOCK["replicas"])
-        kubeconfig = yaml.safe_load(Path(said(self.process, "kubeconfig")).read_text())
+        kubeconfig = yaml.safe_load(Path(printed(self.process, "kubeconfig")).read_text())
         self._server = kubeconfig["clusters"][0]["cluster"]["server"]
 
     def declare(self, name: str, command: list[str] = ECHO, **serverless: Any) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.product import Caller, Process
-from tests.rooms.roles.programs import ANY_PORT, Programs, said
+from tests.rooms.roles.programs import ANY_PORT, Programs, printed
 
 GRACE_SECONDS = 10.0
 
@@ -26,7 +26,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def ports_of(dev: Process) -> list[int]:
-    server = yaml.safe_load(Path(said(dev, "kubeconfig")).read_text())
+    server = yaml.safe_load(Path(printed(dev, "kubeconfig")).read_text())
     text = dev.log.read_text() + server["clusters"][0]["cluster"]["server"]
     return [int(port) for port in set(re.findall(r"http://127\.0\.0\.1:(\d+)", text))]
 
@@ -90,7 +90,7 @@ def test_a_signal_ends_dev_within_the_grace_despite_open_streams(
     program: Programs, number: int
 ) -> None:
     dev = program.dev()
-    kubeconfig = Path(said(dev, "kubeconfig"))
+    kubeconfig = Path(printed(dev, "kubeconfig"))
     document = yaml.safe_load(kubeconfig.read_text())
     host, port = document["clusters"][0]["cluster"]["server"].removeprefix("http://").split(":")
     with (

@@ -11,9 +11,9 @@ import pytest
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev.broker import broker
 from tests.eventually import eventually_blocking
+from tests.rooms.roles.dev.test_dev import printed as printed_in
 from tests.rooms.roles.dev.test_dev import running
-from tests.rooms.roles.dev.test_dev import said as said_in
-from tests.rooms.roles.programs import Programs, said
+from tests.rooms.roles.programs import Programs, printed
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads Linux's /proc")
 
@@ -41,8 +41,8 @@ def queue_of(dev: int) -> int:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_broker_and_its_folder_end_with_dev(program: Programs, number: int) -> None:
     dev = program.dev()
-    assert said(dev, "functions").startswith("nats://127.0.0.1:")
-    queue, folder = queue_of(dev.pid), Path(said(dev, "kubeconfig")).parent
+    assert printed(dev, "functions").startswith("nats://127.0.0.1:")
+    queue, folder = queue_of(dev.pid), Path(printed(dev, "kubeconfig")).parent
     assert (folder / "nats").exists()
     os.kill(dev.pid, number)
     eventually_blocking(lambda: is_running(queue), not_)
@@ -77,5 +77,5 @@ async def test_a_broker_that_does_not_start_is_reported_with_its_output(tmp_path
 async def test_dev_without_nats_server_runs_and_reports_that_functions_are_off() -> None:
     output = io.StringIO()
     async with running(output):
-        assert said_in(output, "functions") == "off:"
+        assert printed_in(output, "functions") == "off:"
         assert "pip install 'gpuruntime[local]'" in output.getvalue()
