@@ -259,7 +259,7 @@ def _stock_create_lands_after_its_pool(rng: Random, script: Script) -> Iterator[
 
 def _storage_create_lands_after_deletion(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for storage in script.storage_changes:
-        if not storage.is_made_again:
+        if not storage.is_recreated:
             yield from _at_each(
                 APIS,
                 storage.begins_at,

@@ -209,13 +209,13 @@ class StorageChange(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageChangeStory:
-    """A storage that three units mount in turn; if `is_made_again`, another gets its name."""
+    """A storage that three units mount in turn; if `is_recreated`, another gets its name."""
 
     begins_at: float
     operation: str
     name: str
     change: StorageChange
-    is_made_again: bool
+    is_recreated: bool
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -339,7 +339,7 @@ def _storage_changes(rng: Random) -> tuple[StorageChangeStory, ...]:
             operation=f"meddled-{number}",
             name=f"meddled-{number}",
             change=rng.choice(tuple(StorageChange)),
-            is_made_again=rng.random() < 0.6,
+            is_recreated=rng.random() < 0.6,
         )
         for number in range(rng.choice((0, 1)))
     )

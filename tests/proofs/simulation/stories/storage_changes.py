@@ -44,7 +44,7 @@ class StorageChangeStoryRun:
             case StorageChange.JOB_REMOVED:
                 await self._delete_unit(last)
                 await self._delete()
-        if self._story.is_made_again:
+        if self._story.is_recreated:
             await self._make(f"{self._story.operation}-again")
             await self._mount("again")
             await self._until(lambda: self._holder() == self._name("again"))
