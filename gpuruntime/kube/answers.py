@@ -155,7 +155,7 @@ def error_of(response: Response, call: Call) -> KubeError:
 
 
 def api_error(call: Call, status: Status) -> KubeError:
-    """Map a Status to an error of ours. Lost writes and AlreadyExists come before status.code."""
+    """Map a Status to an error of ours: a lost write first, then by status.code and reason."""
     message = f"{call}: {status.code} {status.reason}: {status.message}"
     if call.is_write and _loses_writes(status):
         return OutcomeUnknownError(f"{message} (the write may have happened)")
