@@ -224,7 +224,7 @@ def error_of(outcome: Outcome) -> KubeError | None:
     return outcome.error if isinstance(outcome, ListFailed | WindowEnded) else None
 
 
-def was_heard(outcome: Outcome) -> bool:
+def was_open(outcome: Outcome) -> bool:
     """Return whether the watch was open before it failed; the next attempt shows an outage."""
     return isinstance(outcome, WindowEnded) and outcome.lived_seconds > 0
 

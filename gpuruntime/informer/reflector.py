@@ -29,7 +29,7 @@ from gpuruntime.informer.recovery import (
     advance,
     error_of,
     judge_list,
-    was_heard,
+    was_open,
 )
 from gpuruntime.informer.source import Source
 from gpuruntime.informer.store import version_number
@@ -46,7 +46,7 @@ OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
 # Outcomes that clear `error`. A page does not: until the last page, readers see the old store.
-HEARD = (ListRead, WindowOpened, EventReceived)
+ANSWERS = (ListRead, WindowOpened, EventReceived)
 
 log = structlog.get_logger()
 
@@ -103,7 +103,7 @@ class Reflector(Generic[ObjectT]):
         self.state = advance(self.state, outcome)
         self.moved.set()
         error = error_of(outcome)
-        if error is not None and was_heard(outcome):
+        if error is not None and was_open(outcome):
             self._source.count("informer_failures_total", error=type(error).__name__)
             log.info("watch broke off", resource=str(self._source), error=str(error))
         elif error is not None:
@@ -113,7 +113,7 @@ class Reflector(Generic[ObjectT]):
             if self.error is None:
                 self._failed_at = _loop_time()
             self.error = error
-        elif self.error is not None and isinstance(outcome, HEARD):
+        elif self.error is not None and isinstance(outcome, ANSWERS):
             log.info("informer recovered", resource=str(self._source))
             self.error = None
 
@@ -203,7 +203,7 @@ class Reflector(Generic[ObjectT]):
             log.warning("server was set back", resource=str(self._source), version=version)
             self.doubt()
             return
-        self._writer.told(version)
+        self._writer.note_version(version)
         self._advance(EventReceived(version=version))
 
 

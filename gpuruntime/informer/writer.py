@@ -71,7 +71,7 @@ class Writer(Generic[ObjectT]):
         self._draft: Draft[ObjectT] | None = None
         # Every object is held at this version or a later one: by the list, and by events.
         self._listed_version = 0
-        self._told_version = 0
+        self._event_version = 0
         # Deletions among the events since the list, the latest last.
         self._tombstones = Latest[Key, int](MOST_TOMBSTONES)
         # The highest version seen from any source, including the answers to writes.
@@ -81,7 +81,7 @@ class Writer(Generic[ObjectT]):
     def apply(self, change: Change[ObjectT]) -> int:
         """Apply an event unless the store is newer; return the event's version."""
         key, version = change.object.metadata.key, version_of(change.object)
-        self.told(version)
+        self.note_version(version)
         held = self.store.get(key)
         if change.type is ChangeType.DELETED:
             if held is None or version >= version_of(held):
@@ -90,9 +90,9 @@ class Writer(Generic[ObjectT]):
             self._put(key, change.object)
         return version
 
-    def told(self, version: int) -> None:
+    def note_version(self, version: int) -> None:
         """Note that all changes up to this version have arrived."""
-        self._told_version = max(self._told_version, version)
+        self._event_version = max(self._event_version, version)
         self._known_version = max(self._known_version, version)
 
     def write_through(self, written: ObjectT) -> bool:
@@ -102,7 +102,7 @@ class Writer(Generic[ObjectT]):
         """
         key, version = written.metadata.key, version_of(written)
         held = self.store.get(key)
-        if version <= (self._told_version if held is None else version_of(held)):
+        if version <= (self._event_version if held is None else version_of(held)):
             return False
         self._known_version = max(self._known_version, version)
         if self._draft is not None:
@@ -124,7 +124,7 @@ class Writer(Generic[ObjectT]):
         """
         self._draft = None
         self._tombstones.clear()
-        self._listed_version = self._told_version = self._known_version = version
+        self._listed_version = self._event_version = self._known_version = version
         for key, written in draft.written.items():
             if version_of(written) > version:
                 self._known_version = max(self._known_version, version_of(written))

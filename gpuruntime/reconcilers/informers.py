@@ -73,12 +73,12 @@ class ReconcilerContext:
 class Informers:
     """Informers of every kind that the manager mirrors, by namespace for Pods and Deployments."""
 
-    def __init__(self, around: ReconcilerContext) -> None:
-        options = around.options
+    def __init__(self, context: ReconcilerContext) -> None:
+        options = context.options
         stock, instance = options.stock_namespace, options.instance_namespace
         # Namespaces are configurable, but their names in metrics are not.
         places = (("stock", stock), ("instance", instance))
-        self._around = around
+        self._context = context
         self.stock: Informer[GPUUnit] = self._of(
             "stock", GPU_UNITS, namespace=stock, indexes=caches.STOCK_INDEXES
         )
@@ -169,7 +169,7 @@ class Informers:
         )
 
     def missing_priorities(self) -> list[str]:
-        options = self._around.options
+        options = self._context.options
         wanted = (options.stock_priority, options.instance_priority)
         return [name for name in wanted if Key("", name) not in self.priorities.store]
 
@@ -184,14 +184,14 @@ class Informers:
     ) -> Any:
         is_everything = not (namespace or selector)
         return Informer(
-            self._around.client,
+            self._context.client,
             resource,
-            rng=self._around.rng,
+            rng=self._context.rng,
             selection=EVERYTHING
             if is_everything
             else Selection(namespace=namespace, label_selector=selector),
             mirror=mirror,
             indexes=indexes,
-            meter=self._around.meter,
+            meter=self._context.meter,
             is_checked=True,
         )

@@ -72,20 +72,20 @@ class TombstoneWriter:
             self._seen.popleft()
         if old is not None and _is_gone(old, new) and _ends_its_operation(old):
             remains = _remains_of(old)
-            if not self._is_buried(remains):
+            if not self._has_tombstone(remains):
                 self._seen.append(_Seen(key=key, remains=remains, at=now))
 
     def begin(self) -> None:
         """Enqueue the remembered deletions, because this process is now the leader."""
         since = asyncio.get_running_loop().time() - REMEMBER_SECONDS
         for seen in self._seen:
-            if seen.at >= since and not self._is_buried(seen.remains):
+            if seen.at >= since and not self._has_tombstone(seen.remains):
                 self._add(seen.key, seen.remains)
         self._seen.clear()
 
     async def reconcile(self, key: Key) -> Result:
         while waiting := self._gone.get(key):
-            await bury(self._tombstones, GPU_UNITS.kind, waiting[0])
+            await ensure_tombstone(self._tombstones, GPU_UNITS.kind, waiting[0])
             waiting.pop(0)
         self._gone.pop(key, None)
         return DONE
@@ -94,14 +94,14 @@ class TombstoneWriter:
         self._gone.setdefault(key, []).append(remains)
         self._queue.add(key)
 
-    def _is_buried(self, remains: KubernetesObject) -> bool:
+    def _has_tombstone(self, remains: KubernetesObject) -> bool:
         """Return whether the cache has the tombstone; the write itself checks live."""
         key = self._tombstones.key_of(provenance.operation_of(remains))
         held = self._mirror.store.get(key)
         return held is not None and tombstone_of(held).buries(remains)
 
 
-async def bury(tombstones: Tombstones, kind: str, value: KubernetesObject) -> None:
+async def ensure_tombstone(tombstones: Tombstones, kind: str, value: KubernetesObject) -> None:
     """Write the object's tombstone, unless its deletion through the API has done so."""
     operation = provenance.operation_of(value)
     known = await tombstones.find(operation) if operation else None

@@ -82,12 +82,12 @@ class Triggers:
             workers = self._informers.units.store.by_index(WORKER_OF, new.metadata.uid)
             self._add_all(self.units, workers, key)
         if declared(old) != declared(new):
-            self._wake_namesakes(old, key)
-            self._wake_namesakes(new, key)
+            self._enqueue_declarers(old, key)
+            self._enqueue_declarers(new, key)
         if has_begun(old) != has_begun(new) or new is None:
-            self._wake_source(new or old)
+            self._enqueue_source(new or old)
         if old is None or new is None:
-            self._wake_rivals(new or old, key)
+            self._enqueue_rivals(new or old, key)
 
     def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self.is_leading:
@@ -96,9 +96,9 @@ class Triggers:
             # New stock waits in the backlog, so that no claim has to wait.
             self.stock.add(key, is_backlog=old is None)
         if counted(old) != counted(new):
-            self._wake_pool(new or old)
+            self._enqueue_pool(new or old)
         if new is not None and provenance.is_free(new) and not (old and provenance.is_free(old)):
-            self._wake_waiting(new)
+            self._enqueue_waiting(new)
 
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
         if not self.is_leading:
@@ -116,20 +116,20 @@ class Triggers:
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
         if is_news(old, new) or readiness(old) != readiness(new):
-            self._wake_owner(key.namespace, new or old)
+            self._enqueue_owner(key.namespace, new or old)
 
     def _on_child(
         self, key: Key, old: Service | NetworkPolicy | None, new: Service | NetworkPolicy | None
     ) -> None:
         if is_news(old, new):
-            self._wake_owner(key.namespace, new or old)
+            self._enqueue_owner(key.namespace, new or old)
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Enqueue the owner on trouble or at the Pod's end; the Deployment reports Ready."""
         if trouble(old) != trouble(new) or new is None:
-            self._wake_owner(key.namespace, new or old)
+            self._enqueue_owner(key.namespace, new or old)
 
-    def _wake_owner(
+    def _enqueue_owner(
         self, namespace: str, child: Deployment | Service | NetworkPolicy | Pod | None
     ) -> None:
         """Enqueue the owner, unless it is gone; its children outlive it for a while."""
@@ -139,12 +139,12 @@ class Triggers:
         if self.is_leading and key in informer.store:
             (self.stock if is_stock else self.units).add(key)
 
-    def _wake_source(self, unit: GPUUnit | None) -> None:
+    def _enqueue_source(self, unit: GPUUnit | None) -> None:
         source = provenance.source_of(unit) if unit else None
         if source is not None:
             self.stock.add(source)
 
-    def _wake_rivals(self, unit: GPUUnit | None, key: Key) -> None:
+    def _enqueue_rivals(self, unit: GPUUnit | None, key: Key) -> None:
         operation = provenance.operation_of(unit) if unit else ""
         self._add_all(
             self.units,
@@ -152,7 +152,7 @@ class Triggers:
             key,
         )
 
-    def _wake_namesakes(self, template: GPUUnit | None, key: Key) -> None:
+    def _enqueue_declarers(self, template: GPUUnit | None, key: Key) -> None:
         """Enqueue all units that declare the function, since its owner may have changed."""
         found = declared(template)
         if found is not None:
@@ -160,12 +160,12 @@ class Triggers:
             store = self._informers.units.store
             self._add_all(self.units, store.by_index(caches.FUNCTION, function), key)
 
-    def _wake_pool(self, stock: GPUUnit | None) -> None:
+    def _enqueue_pool(self, stock: GPUUnit | None) -> None:
         name = stock.metadata.labels.get(labels.POOL, "") if stock else ""
         if stock is not None and name:
             self.pools.add_after(Key(stock.metadata.namespace, name), POOL_SECONDS)
 
-    def _wake_waiting(self, stock: GPUUnit) -> None:
+    def _enqueue_waiting(self, stock: GPUUnit) -> None:
         """Enqueue units that lost their claim and wait for such stock."""
         waiting = self._informers.units.store.by_index(WAITING, stock.spec.specName)
         self._add_all(self.units, waiting, None)

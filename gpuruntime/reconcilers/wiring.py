@@ -52,49 +52,49 @@ SETTLE_SECONDS: Final = 2.0
 class Reconcilers:
     """Reconcilers of one manager: `run_caches` runs on every replica, `run` on the leader."""
 
-    def __init__(self, around: ReconcilerContext) -> None:
-        self._around = around
-        self.informers = Informers(around)
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._context = context
+        self.informers = Informers(context)
         self._caches = self.informers.caches()
-        self.census = ObjectMetrics(self._caches)
-        self._waker = Triggers(
-            self.informers, stock_namespace=around.options.stock_namespace, meter=around.meter
+        self.object_metrics = ObjectMetrics(self._caches)
+        self._triggers = Triggers(
+            self.informers, stock_namespace=context.options.stock_namespace, meter=context.meter
         )
-        self._storage_waker = StorageTriggers(
+        self._storage_triggers = StorageTriggers(
             self.informers,
-            namespace=around.options.instance_namespace,
-            units=self._waker.units,
-            meter=around.meter,
+            namespace=context.options.instance_namespace,
+            units=self._triggers.units,
+            meter=context.meter,
         )
-        self._grave_queue: WorkQueue[Key] = WorkQueue("deletion", meter=around.meter)
+        self._deletion_queue: WorkQueue[Key] = WorkQueue("deletion", meter=context.meter)
         self._operation_context = self._make_operation_context()
         self._tombstones = tombstones_of(self._operation_context)
         self.recorder = EventRecorder(
-            around.client,
+            context.client,
             component=COMPONENT,
-            now=around.now,
-            rng=around.rng,
-            meter=around.meter,
+            now=context.now,
+            rng=context.rng,
+            meter=context.meter,
         )
-        self._undertaker = TombstoneWriter(
-            self._tombstones, self._grave_queue, self.informers.tombstones
+        self._tombstone_writer = TombstoneWriter(
+            self._tombstones, self._deletion_queue, self.informers.tombstones
         )
-        self.informers.units.add_handler(self._undertake)
-        self._sweeper = TombstoneSweeper(around.client, self.informers.tombstones, around.now)
+        self.informers.units.add_handler(self._on_unit)
+        self._sweeper = TombstoneSweeper(context.client, self.informers.tombstones, context.now)
         self._auditor = Auditor(
-            self._caches.snapshot, is_current=self._is_current, meter=around.meter
+            self._caches.snapshot, is_current=self._is_current, meter=context.meter
         )
         self._controllers = self._make_controllers()
 
     @property
     def is_leading(self) -> bool:
-        return self._waker.is_leading
+        return self._triggers.is_leading
 
     @property
     def queues(self) -> tuple[WorkQueue[Key], ...]:
-        waker = self._waker
-        storages = self._storage_waker.storages
-        return (waker.units, waker.stock, waker.pools, storages, self._grave_queue)
+        triggers = self._triggers
+        storages = self._storage_triggers.storages
+        return (triggers.units, triggers.stock, triggers.pools, storages, self._deletion_queue)
 
     @property
     def unsynced(self) -> list[str]:
@@ -113,10 +113,10 @@ class Reconcilers:
             await informer.synced.wait()
         for informer in self.informers.ours():
             await informer.catch_up()
-        self._say_what_is_missing()
-        self._waker.begin()
-        self._undertaker.begin()
-        self._storage_waker.begin()
+        self._warn_of_missing_objects()
+        self._triggers.begin()
+        self._tombstone_writer.begin()
+        self._storage_triggers.begin()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.run(), name=f"controller {controller.name}")
@@ -127,7 +127,7 @@ class Reconcilers:
     def _is_current(self) -> bool:
         return all(informer.error is None for informer in self.informers.all())
 
-    def _say_what_is_missing(self) -> None:
+    def _warn_of_missing_objects(self) -> None:
         missing = self.informers.missing_priorities()
         if missing:
             log.warning(
@@ -136,7 +136,7 @@ class Reconcilers:
                 names=missing,
                 remedy="apply the PriorityClasses of the manifests; Pods made later name them",
             )
-        options = self._around.options
+        options = self._context.options
         network, broker = options.network, options.sidecar.broker_url
         if broker and network.nats is None and not network.allows_all:
             log.warning(
@@ -153,9 +153,9 @@ class Reconcilers:
 
     def _make_operation_context(self) -> OperationContext:
         """Return the context with which the manager claims stock and writes tombstones."""
-        around, caches = self._around, self._caches
+        context, caches = self._context, self._caches
         return OperationContext(
-            client=around.client,
+            client=context.client,
             caches=ReadCaches(
                 stock=caches.stock,
                 units=caches.units,
@@ -164,31 +164,31 @@ class Reconcilers:
             ),
             options=Options(
                 namespaces=Namespaces(
-                    stock=around.options.stock_namespace,
-                    instance=around.options.instance_namespace,
-                    system=around.options.system_namespace,
+                    stock=context.options.stock_namespace,
+                    instance=context.options.instance_namespace,
+                    system=context.options.system_namespace,
                 ),
-                retention_seconds=around.retention_seconds,
+                retention_seconds=context.retention_seconds,
             ),
-            now=around.now,
-            rng=around.rng,
-            meter=around.meter,
+            now=context.now,
+            rng=context.rng,
+            meter=context.meter,
         )
 
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
-        around, caches = self._around, self._caches
+        context, caches = self._context, self._caches
         runner = self._runner()
-        writes = StorageWrites(client=around.client, storages=caches.storages)
+        writes = StorageWrites(client=context.client, storages=caches.storages)
         starts = StartLocks()
         holds = StorageHolders(
-            around.client, caches, writes=writes, starts=starts, term=around.term
+            context.client, caches, writes=writes, starts=starts, term=context.term
         )
         unit = UnitReconciler(
-            client=around.client,
+            client=context.client,
             caches=caches,
             runner=runner,
             reclaimer=StockReclaimer(
-                client=around.client,
+                client=context.client,
                 claims=stock_claims_of(self._operation_context),
                 units=caches.units,
                 recorder=self.recorder,
@@ -196,65 +196,65 @@ class Reconcilers:
             tombstones=self._tombstones,
             holds=holds,
             recorder=self.recorder,
-            term=around.term,
+            term=context.term,
             starts=starts,
         )
         storage = self._storage_reconciler(holds, writes)
         stock = StockReconciler(
-            client=around.client, caches=caches, runner=runner, recorder=self.recorder
+            client=context.client, caches=caches, runner=runner, recorder=self.recorder
         )
         pool = PoolReconciler(
-            client=around.client,
+            client=context.client,
             caches=caches,
             tombstones=self._tombstones,
-            defaults=around.options.pod_defaults,
-            retention_seconds=around.retention_seconds,
+            defaults=context.options.pod_defaults,
+            retention_seconds=context.retention_seconds,
             recorder=self.recorder,
-            term=around.term,
-            now=around.now,
+            term=context.term,
+            now=context.now,
         )
         table = (
-            ("unit", self._waker.units, unit.reconcile),
-            ("stock", self._waker.stock, stock.reconcile),
-            ("pool", self._waker.pools, pool.reconcile),
-            ("storage", self._storage_waker.storages, storage.reconcile),
-            ("deletion", self._grave_queue, self._undertaker.reconcile),
+            ("unit", self._triggers.units, unit.reconcile),
+            ("stock", self._triggers.stock, stock.reconcile),
+            ("pool", self._triggers.pools, pool.reconcile),
+            ("storage", self._storage_triggers.storages, storage.reconcile),
+            ("deletion", self._deletion_queue, self._tombstone_writer.reconcile),
         )
         return tuple(
-            Controller(name, queue, reconcile, workers=WORKERS, meter=around.meter)
+            Controller(name, queue, reconcile, workers=WORKERS, meter=context.meter)
             for name, queue, reconcile in table
         )
 
     def _storage_reconciler(
         self, holds: StorageHolders, writes: StorageWrites
     ) -> StorageReconciler:
-        around, caches, policies = self._around, self._caches, self.informers.policies
+        context, caches, policies = self._context, self._caches, self.informers.policies
         return StorageReconciler(
             caches=caches,
-            options=around.options,
+            options=context.options,
             writes=writes,
             holds=holds,
             claims=VolumeClaims(
-                client=around.client, claims=caches.claims, classes=caches.classes
+                client=context.client, claims=caches.claims, classes=caches.classes
             ),
             prepares=PrepareJobs(
-                client=around.client,
+                client=context.client,
                 caches=caches,
-                options=around.options,
+                options=context.options,
                 holds=holds,
                 policies=self._keeper(
                     policies, NETWORK_POLICIES, StorageReason.NETWORK_POLICY_SYNC_FAILED
                 ),
-                now=around.now,
+                now=context.now,
             ),
             accessors=self._accessors(holds),
             tombstones=self._tombstones,
             recorder=self.recorder,
-            now=around.now,
+            now=context.now,
         )
 
     def _accessors(self, holds: StorageHolders) -> FileServers:
-        options, informers = self._around.options, self.informers
+        options, informers = self._context.options, self.informers
         failed = StorageReason.ACCESSOR_FAILED
         deployments = informers.deployments[options.instance_namespace]
         return FileServers(
@@ -270,15 +270,15 @@ class Reconcilers:
         self, cache: Informer[LiveT], resource: Resource[LiveT], reason: StrEnum
     ) -> ChildKeeper[LiveT]:
         return ChildKeeper(
-            client=self._around.client, cache=cache, resource=resource, reason=reason
+            client=self._context.client, cache=cache, resource=resource, reason=reason
         )
 
     def _runner(self) -> Runner:
-        around, informers = self._around, self.informers
+        context, informers = self._context, self.informers
         return Runner(
-            client=around.client,
+            client=context.client,
             caches=self._caches,
-            options=around.options,
+            options=context.options,
             deployments={
                 namespace: self._keeper(cache, DEPLOYMENTS, UnitReason.DEPLOYMENT_SYNC_FAILED)
                 for namespace, cache in informers.deployments.items()
@@ -288,13 +288,14 @@ class Reconcilers:
                 informers.policies, NETWORK_POLICIES, UnitReason.NETWORK_POLICY_SYNC_FAILED
             ),
             secrets=WorkerSecrets(
-                around.client, around.options.sidecar, mint=around.mint, now=around.now
+                context.client, context.options.sidecar, mint=context.mint, now=context.now
             ),
             recorder=self.recorder,
-            now=around.now,
-            meter=around.meter,
+            now=context.now,
+            meter=context.meter,
         )
 
-    def _undertake(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        look = self._undertaker.notice if self.is_leading else self._undertaker.remember
-        look(key, old, new)
+    def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        writer = self._tombstone_writer
+        handle = writer.notice if self.is_leading else writer.remember
+        handle(key, old, new)

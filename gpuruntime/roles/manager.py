@@ -101,13 +101,13 @@ class Manager:
         def if_leading(look: Callable[[], Rows]) -> Callable[[], Rows]:
             return lambda: look() if reconcilers.is_leading else {}
 
-        registry, census = self._registry, reconcilers.census
+        registry, object_metrics = self._registry, reconcilers.object_metrics
         registry.gauge_from("leading", lambda: {(registry.role,): float(reconcilers.is_leading)})
-        registry.gauge_from("stock_units", if_leading(census.stock_units))
-        registry.gauge_from("stock_wanted", if_leading(census.stock_wanted))
-        registry.gauge_from("units", if_leading(census.units))
-        registry.gauge_from("storages", if_leading(census.storages))
-        registry.gauge_from("pools", if_leading(census.pools))
+        registry.gauge_from("stock_units", if_leading(object_metrics.stock_units))
+        registry.gauge_from("stock_wanted", if_leading(object_metrics.stock_wanted))
+        registry.gauge_from("units", if_leading(object_metrics.units))
+        registry.gauge_from("storages", if_leading(object_metrics.storages))
+        registry.gauge_from("pools", if_leading(object_metrics.pools))
 
     def _term(self) -> Term:
         age = asyncio.get_running_loop().time() - self._led_since

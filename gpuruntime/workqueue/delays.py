@@ -35,12 +35,12 @@ class Delays(Generic[KeyT]):
             return
         self._moments[key] = moment
         heapq.heappush(self._heap, (moment, next(self._sequence), key))
-        self._drop_what_no_longer_counts()
+        self._drop_outdated()
         self._set_timer()
 
     def discard(self, key: KeyT) -> None:
         if self._moments.pop(key, None) is not None:
-            self._drop_what_no_longer_counts()
+            self._drop_outdated()
 
     def clear(self) -> None:
         self._moments.clear()
@@ -55,7 +55,7 @@ class Delays(Generic[KeyT]):
     def _counts(self, moment: float, key: KeyT) -> bool:
         return self._moments.get(key) == moment
 
-    def _drop_what_no_longer_counts(self) -> None:
+    def _drop_outdated(self) -> None:
         if len(self._heap) > 2 * len(self._moments) + _FEW_ENTRIES:
             self._heap = [entry for entry in self._heap if self._counts(entry[0], entry[2])]
             heapq.heapify(self._heap)

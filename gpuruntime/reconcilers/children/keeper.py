@@ -99,7 +99,7 @@ class ChildKeeper(Generic[LiveT]):
             live = await self._known(owner, key)
             if live is None:
                 return await self._create(owner, key, desired)
-            return await self._mend(owner, live, desired)
+            return await self._update(owner, live, desired)
         except REFUSALS as error:
             raise ChildSyncError(self.reason, str(error)) from error
 
@@ -153,12 +153,12 @@ class ChildKeeper(Generic[LiveT]):
             found = await self.client.get(self.resource, key)
             if is_owned_by(found, owner):
                 self.cache.write_through(found)
-            return await self._mend(owner, found, desired)
+            return await self._update(owner, found, desired)
         self.cache.write_through(made)
         log.info("child created", kind=self.resource.kind, child=str(key))
         return made
 
-    async def _mend(self, owner: Owner, live: LiveT, desired: Child) -> LiveT:
+    async def _update(self, owner: Owner, live: LiveT, desired: Child) -> LiveT:
         if not is_owned_by(live, owner):
             raise ChildSyncError(self.reason, self._refusal(live))
         return await self._patch(live, patch_towards(desired, self._as_json(live)))
@@ -187,10 +187,10 @@ class ChildKeeper(Generic[LiveT]):
 
     def _refusal(self, live: LiveT) -> str:
         what = f"{self.resource.kind} {live.metadata.key}"
-        return whose(what, live.metadata.controller_owner)
+        return ownership_message(what, live.metadata.controller_owner)
 
 
-def whose(child: str, owner: OwnerReference | None) -> str:
+def ownership_message(child: str, owner: OwnerReference | None) -> str:
     """Return a message about a child that has a name of ours but another owner."""
     belongs = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
     return f"{child} {belongs}: it is left as it is; delete or rename it to make room for ours"

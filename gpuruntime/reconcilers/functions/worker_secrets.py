@@ -25,7 +25,12 @@ from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.secrets import SECRETS, Secret
-from gpuruntime.reconcilers.children.keeper import REFUSALS, ChildSyncError, is_owned_by, whose
+from gpuruntime.reconcilers.children.keeper import (
+    REFUSALS,
+    ChildSyncError,
+    is_owned_by,
+    ownership_message,
+)
 from gpuruntime.reconcilers.functions.declaration_plan import NO_BROKER
 from gpuruntime.reconcilers.functions.worker_secret_plan import (
     CREDENTIALS,
@@ -145,9 +150,9 @@ class WorkerSecrets:
         if live is None:
             log.info("secret made", secret=str(key), unit=unit.metadata.name)
             return await self._client.create(SECRETS, body, namespace=key.namespace)
-        return await self._mend(live, body)
+        return await self._update(live, body)
 
-    async def _mend(self, live: Secret, body: JsonObject) -> Secret:
+    async def _update(self, live: Secret, body: JsonObject) -> Secret:
         patch = patch_of_secret(live, body)
         if not patch:
             return live
@@ -164,7 +169,7 @@ class WorkerSecrets:
             if is_owned_by(live, unit):
                 return live
             if not _is_left_over(live, unit):
-                message = whose(f"Secret {key}", live.metadata.controller_owner)
+                message = ownership_message(f"Secret {key}", live.metadata.controller_owner)
                 raise ChildSyncError(UnitReason.WORKER_SYNC_FAILED, message)
             await self._client.delete(SECRETS, key, uid=live.metadata.uid)
         except NotFoundError:

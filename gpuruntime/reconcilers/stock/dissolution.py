@@ -9,7 +9,7 @@ from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.stock.inventory import PoolInventory
-from gpuruntime.reconcilers.tombstones import bury
+from gpuruntime.reconcilers.tombstones import ensure_tombstone
 
 FINALIZER: Final = f"{labels.GROUP}/stock"
 
@@ -37,7 +37,7 @@ class PoolDissolution:
             return Result(requeue_after_seconds=left)
         if going:
             return DONE
-        await bury(self.tombstones, STOCK_POOLS.kind, pool)
+        await ensure_tombstone(self.tombstones, STOCK_POOLS.kind, pool)
         others = [each for each in pool.metadata.finalizers if each != FINALIZER]
         await self.inventory.patch(pool, {"metadata": {"finalizers": others}})
         return DONE

@@ -87,11 +87,11 @@ class StockReconciler:
             case AwaitRecord():
                 return Result(requeue_after_seconds=RECORD_SECONDS)
             case Doubt():
-                return await self._sit_out(stock)
+                return await self._free_after_grace(stock)
             case _:
                 assert_never(resolution)
 
-    async def _sit_out(self, stock: GPUUnit) -> Result:
+    async def _free_after_grace(self, stock: GPUUnit) -> Result:
         """Free the stock after the grace, which begins when this leader first saw the claim.
 
         Before that, read the claimant live.

@@ -13,7 +13,7 @@ from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.stock.inventory import PoolInventory
 from gpuruntime.reconcilers.stock.pool_plan import Stocktaking
 from gpuruntime.reconcilers.stock.pool_status import USED_UP_AT, is_used_up, used_up_at
-from gpuruntime.reconcilers.tombstones import bury
+from gpuruntime.reconcilers.tombstones import ensure_tombstone
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class PoolRetirement:
         left = (since - self.now() + self.retention).total_seconds()
         if left > 0:
             return left
-        await bury(self.tombstones, STOCK_POOLS.kind, pool)
+        await ensure_tombstone(self.tombstones, STOCK_POOLS.kind, pool)
         await self.client.delete(STOCK_POOLS, pool.metadata.key, uid=pool.metadata.uid)
         log.info("used-up pool removed")
         return None

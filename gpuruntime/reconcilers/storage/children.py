@@ -23,7 +23,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.children.drift import Child, inputs_hash
-from gpuruntime.reconcilers.children.keeper import ChildSyncError, whose
+from gpuruntime.reconcilers.children.keeper import ChildSyncError, ownership_message
 from gpuruntime.reconcilers.children.network_policies import accessor_rules, prepare_rules
 from gpuruntime.reconcilers.children.pod_security import (
     container_security,
@@ -93,7 +93,7 @@ def demand_ours(
         storage.metadata.name,
     ):
         raise ChildSyncError(waits, outlives(resource, child))
-    raise ChildSyncError(refused, whose(what, owner))
+    raise ChildSyncError(refused, ownership_message(what, owner))
 
 
 def outlives(resource: Resource[Any], child: KubernetesObject) -> str:

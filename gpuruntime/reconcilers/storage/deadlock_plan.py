@@ -25,9 +25,9 @@ class Holdings:
     asking: Callable[[str], Iterable[GPUUnit]]
 
 
-def told(unit: GPUUnit, blocked: Blocked, holdings: Holdings) -> Blocked:
+def with_wait_cycle(unit: GPUUnit, blocked: Blocked, holdings: Holdings) -> Blocked:
     """Return what blocks the unit; if it is in a wait cycle, say so and whether it makes way."""
-    circle = circle_of(unit, holdings)
+    circle = wait_cycle_of(unit, holdings)
     if not circle:
         return blocked
     message = f"{blocked.message}; that unit waits for this one in turn"
@@ -35,7 +35,7 @@ def told(unit: GPUUnit, blocked: Blocked, holdings: Holdings) -> Blocked:
     return attrs.evolve(blocked, message=message, makes_way=is_way)
 
 
-def circle_of(unit: GPUUnit, holdings: Holdings) -> tuple[GPUUnit, ...]:
+def wait_cycle_of(unit: GPUUnit, holdings: Holdings) -> tuple[GPUUnit, ...]:
     """Return the wait cycle that contains the unit, or nothing."""
     reached = _reached(unit, holdings)
     if unit.metadata.uid not in reached:

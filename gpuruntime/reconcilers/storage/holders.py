@@ -18,7 +18,7 @@ from gpuruntime.models.kubernetes.pods import PODS, Pod
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.operations.lookup.caches import STORAGE
 from gpuruntime.reconcilers.caches import HOLDER, Caches
-from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, circle_of, told
+from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, wait_cycle_of, with_wait_cycle
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.pod_failures import ENDED
@@ -117,10 +117,13 @@ class StorageHolders:
         rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
         holdings = self._holdings(namespace)
         mounts = mounts_of(
-            unit, holdings.storage, rivals, is_stuck=lambda other: bool(circle_of(other, holdings))
+            unit,
+            holdings.storage,
+            rivals,
+            is_stuck=lambda other: bool(wait_cycle_of(other, holdings)),
         )
         if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
-            return told(unit, mounts, holdings)
+            return with_wait_cycle(unit, mounts, holdings)
         return mounts
 
     def _holdings(self, namespace: str) -> Holdings:

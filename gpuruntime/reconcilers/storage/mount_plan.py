@@ -114,7 +114,7 @@ def lacks_stock(unit: GPUUnit) -> bool:
     return ready is not None and ready.reason == UnitReason.CLAIM_LOST
 
 
-def asleep(unit: GPUUnit) -> GPUUnit:
+def as_suspended(unit: GPUUnit) -> GPUUnit:
     return attrs.evolve(unit, spec=attrs.evolve(unit.spec, suspended=True))
 
 

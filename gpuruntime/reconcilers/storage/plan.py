@@ -161,7 +161,7 @@ def prepare_step(
     if job is None and record.phase == StepPhase.PENDING:
         return _make(record, waits)
     if job is not None and job.spec.suspend:
-        return _let_go(record, waits)
+        return _unsuspend(record, waits)
     return _follow(storage, record, job, words)
 
 
@@ -232,7 +232,7 @@ def _make(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
     return PrepareStep(status=record, verdict=verdict, makes_job=waits is None)
 
 
-def _let_go(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
+def _unsuspend(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
     """Unsuspend the Job. The record says so first, so that no run is ever repeated."""
     if waits is not None and record.phase == StepPhase.PENDING:
         return PrepareStep(status=record, verdict=waits)
@@ -250,7 +250,7 @@ def _follow(
         return _failed(record, words or job.words)
     phase = StepPhase.SUCCEEDED if job.has_succeeded else StepPhase.RUNNING
     status = _moved(record, phase)
-    way_out = _way_out(storage, words)
+    way_out = _remedy(storage, words)
     verdict = (
         _ended(storage, status) if job.has_succeeded else _progressing(status, words + way_out)
     )
@@ -281,7 +281,7 @@ def _ended(storage: GPUStorage, record: PrepareStatus) -> StorageVerdict:
     return StorageVerdict(reason=StorageReason.PREPARE_FAILED, message=message)
 
 
-def _way_out(storage: GPUStorage, words: str) -> str:
+def _remedy(storage: GPUStorage, words: str) -> str:
     """Return a remedy for an image that cannot be pulled; the image of a prepare never changes."""
     prepare = storage.spec.prepare
     is_users = prepare is not None and bool(prepare.fromImage)

@@ -70,7 +70,7 @@ class PrepareJobs:
     async def step(self, storage: GPUStorage, volume: StorageVerdict) -> PrepareStep:
         """Decide the next step. If its run is already recorded, begin it, as often as needed."""
         job = self._job(storage)
-        words = await self._words(storage, job)
+        words = await self._pod_message(storage, job)
         waits = self._waits(storage, volume) or await self._waits_for_pod(storage)
         step = prepare_step(storage, job, waits=waits, words=words)
         if job is not None and job.is_running and not self._pods_of(job):
@@ -125,7 +125,7 @@ class PrepareJobs:
     async def _make_job(self, storage: GPUStorage) -> None:
         prepare, job = storage.spec.prepare, self._job(storage)
         if job is not None and job.spec.suspend:
-            await self._let_go(storage, job)
+            await self._unsuspend(storage, job)
         elif job is None and prepare is not None:
             await self._create_job(storage, prepare)
 
@@ -142,7 +142,7 @@ class PrepareJobs:
             raise ChildSyncError(StorageReason.PREPARE_SYNC_FAILED, str(error)) from error
         self.caches.jobs.write_through(made)
 
-    async def _let_go(self, storage: GPUStorage, job: Job) -> None:
+    async def _unsuspend(self, storage: GPUStorage, job: Job) -> None:
         """Unsuspend this very Job, guarded by its version, once its run is recorded."""
         if storage.status.prepare.phase != StepPhase.RUNNING:
             return
@@ -161,7 +161,7 @@ class PrepareJobs:
         job = self.caches.jobs.store.get(Key(storage.metadata.namespace, name)) if name else None
         return job if job is not None and is_owned_by(job, storage) else None
 
-    async def _words(self, storage: GPUStorage, job: Job | None) -> str:
+    async def _pod_message(self, storage: GPUStorage, job: Job | None) -> str:
         """Return why the Job's Pod does not run; read Pods live before recording a failure."""
         if job is None:
             return ""

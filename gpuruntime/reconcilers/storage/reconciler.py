@@ -32,7 +32,7 @@ from gpuruntime.reconcilers.storage.prepare import PrepareJobs
 from gpuruntime.reconcilers.storage.status import Findings, ending_status, storage_status
 from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
 from gpuruntime.reconcilers.storage.writes import StorageWrites
-from gpuruntime.reconcilers.tombstones import bury
+from gpuruntime.reconcilers.tombstones import ensure_tombstone
 from gpuruntime.strict.structure import Problem
 from gpuruntime.strict.validation import storage_problems
 
@@ -64,7 +64,7 @@ class StorageReconciler:
         again = DONE if freed else self._while_held(storage)
         if provenance.is_terminating(storage):
             return await self._end(storage)
-        if await self._has_come_late(storage):
+        if await self._remove_if_late(storage):
             return DONE
         if FINALIZER not in storage.metadata.finalizers:
             finalizers = (*storage.metadata.finalizers, FINALIZER)
@@ -73,10 +73,10 @@ class StorageReconciler:
             )
         problems = (*storage_problems(storage), *self.prepares.circle(storage))
         if problems:
-            return await self._rest(storage, problems) or again
+            return await self._report_invalid_spec(storage, problems) or again
         return await self._carry_out(storage) or again
 
-    async def _has_come_late(self, storage: GPUStorage) -> bool:
+    async def _remove_if_late(self, storage: GPUStorage) -> bool:
         """Delete a storage whose create landed after it was deleted; return whether it was one."""
         operation = provenance.operation_of(storage)
         if FINALIZER in storage.metadata.finalizers or not operation:
@@ -120,9 +120,9 @@ class StorageReconciler:
         is_read = self.prepares.is_copied(storage)
         if storage.status.holder is not None or self.holds.others_pods(storage) or is_read:
             await self.claims.shelter(storage)
-            await self._tell_the_end(storage)
+            await self._report_deletion(storage)
             return Result(LOOK_AGAIN_SECONDS)
-        await bury(self.tombstones, GPU_STORAGES.kind, storage)
+        await ensure_tombstone(self.tombstones, GPU_STORAGES.kind, storage)
         # This must come before the finalizer is removed: no other controller deletes the claim.
         await self.claims.remove(storage)
         others = [each for each in storage.metadata.finalizers if each != FINALIZER]
@@ -133,7 +133,7 @@ class StorageReconciler:
         log.info("storage let go")
         return DONE
 
-    async def _tell_the_end(self, storage: GPUStorage) -> None:
+    async def _report_deletion(self, storage: GPUStorage) -> None:
         status = ending_status(storage, ending_verdict(storage), now=self.now())
         await self._write_status(storage, status)
 
@@ -151,7 +151,9 @@ class StorageReconciler:
             record_note(self.recorder, GPU_STORAGES, storage, note)
         return written
 
-    async def _rest(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Result | None:
+    async def _report_invalid_spec(
+        self, storage: GPUStorage, problems: tuple[Problem, ...]
+    ) -> Result | None:
         """Report an invalid spec. Begin no step until it is corrected, but keep serving files."""
         message = "; ".join(f"{each.field}: {each.message}" for each in problems)
         verdict = StorageVerdict(reason=StorageReason.INVALID_SPEC, message=message)

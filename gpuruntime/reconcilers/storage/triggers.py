@@ -65,13 +65,13 @@ class StorageTriggers:
         if source and source != _source(new):
             self.storages.add(Key(key.namespace, source))
         if offered(old) != offered(new):
-            self._wake_line(key.name)
+            self._enqueue_waiting_units(key.name)
             copying = (
                 each
                 for each in self._informers.storages.store.values()
                 if each.spec.prepare and each.spec.prepare.fromStorageName == key.name
             )
-            self._wake(self.storages, copying)
+            self._enqueue(self.storages, copying)
 
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         """Enqueue all units that mount a storage if the mounts or the waiting of one change."""
@@ -80,7 +80,7 @@ class StorageTriggers:
         names = {mount.name for unit in (old, new) if unit for mount in unit.spec.storageMounts}
         for name in names:
             self.storages.add(Key(self._namespace, name))
-            self._wake(self._units, self._mounting(name))
+            self._enqueue(self._units, self._mounting(name))
 
     def _on_pod(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -89,8 +89,8 @@ class StorageTriggers:
         is_placed = (new.spec.nodeName if new else "") != (old.spec.nodeName if old else "")
         has_ended = pod.status.phase in ENDED and (old is None or old.status.phase not in ENDED)
         if trouble(old) != trouble(new) or new is None or is_placed or has_ended:
-            self._wake_by_label(pod)
-            self._wake_held(unit_name(pod))
+            self._enqueue_by_label(pod)
+            self._enqueue_held(unit_name(pod))
 
     def _on_claim(self, key: Key, *_: object) -> None:
         """Enqueue the storage of this name, which also waits for a claim that is not its own."""
@@ -100,44 +100,44 @@ class StorageTriggers:
     def _on_helper(self, _: Key, old: Any, new: Any) -> None:
         value = new or old
         if self._is_leading and value is not None:
-            self._wake_by_label(value)
+            self._enqueue_by_label(value)
 
     def _on_deployment(self, _: Key, old: Deployment | None, new: Deployment | None) -> None:
         """Enqueue held storages: without a Pod, the mount in a unit's template still holds one."""
         value = new or old
         if not self._is_leading or value is None:
             return
-        self._wake_by_label(value)
+        self._enqueue_by_label(value)
         if new is None or is_news(old, new):
-            self._wake_held(unit_name(value))
+            self._enqueue_held(unit_name(value))
 
     def _on_class(self, *_: object) -> None:
         """Enqueue every storage; classes change rarely, and any storage may depend on one."""
         if self._is_leading:
-            self._wake(self.storages, self._informers.storages.store.values())
+            self._enqueue(self.storages, self._informers.storages.store.values())
 
-    def _wake_by_label(self, value: KubernetesObject) -> None:
+    def _enqueue_by_label(self, value: KubernetesObject) -> None:
         name = value.metadata.labels.get(labels.STORAGE, "")
         if name:
             self.storages.add(Key(self._namespace, name))
 
-    def _wake_held(self, unit: str) -> None:
+    def _enqueue_held(self, unit: str) -> None:
         if unit:
             held = self._informers.storages.store.by_index(HOLDER, unit)
-            self._wake(self.storages, held)
+            self._enqueue(self.storages, held)
 
-    def _wake_line(self, storage: str) -> None:
+    def _enqueue_waiting_units(self, storage: str) -> None:
         """Enqueue the units that mount it, and units that wait for their other storages."""
         naming = tuple(self._mounting(storage))
         names = {mount.name for unit in naming for mount in unit.spec.storageMounts}
         for name in names:
-            self._wake(self._units, self._mounting(name))
+            self._enqueue(self._units, self._mounting(name))
 
     def _mounting(self, storage: str) -> Iterable[GPUUnit]:
         return self._informers.units.store.by_index(caches.STORAGE, storage)
 
     @staticmethod
-    def _wake(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:
+    def _enqueue(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:
         for value in values:
             queue.add(value.metadata.key)
 

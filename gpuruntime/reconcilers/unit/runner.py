@@ -28,16 +28,21 @@ from gpuruntime.reconcilers.children.keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.events import unit_note
 from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable, asleep, with_held_mounts
+from gpuruntime.reconcilers.storage.mount_plan import (
+    Blocked,
+    Mountable,
+    as_suspended,
+    with_held_mounts,
+)
 from gpuruntime.reconcilers.unit.children import deployment_of, policy_of, service_of
 from gpuruntime.reconcilers.unit.earlier_pods import awaited_pods, own_pods, waiting_message
 from gpuruntime.reconcilers.unit.pod_template import Placement, has_worker
 from gpuruntime.reconcilers.unit.status import (
     Verdict,
-    beside,
     is_serving,
     look_again_seconds,
     running_verdict,
+    running_with_fault,
     stages_of,
     status_of,
     waiting_verdict,
@@ -76,13 +81,13 @@ class Runner:
     async def run(self, unit: GPUUnit, mounts: Mountable | None = None) -> Result:
         """Keep all children, and report in the status what was refused or has another owner."""
         key = child_key(unit)
-        if self._misses_a_child(unit, key) and not await self._is_alive(unit):
+        if self._lacks_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
         if awaited := await self._awaited(unit):
             return await self._wait_for(awaited, unit, key)
         try:
             await self.deployments[key.namespace].demand_own(unit, key)
-            await self._keep_way(unit, key)
+            await self._keep_network(unit, key)
             desired = self._desired(unit)
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
         except ChildSyncError as error:
@@ -103,14 +108,14 @@ class Runner:
         runs = deployment is not None and deployment.status.replicas > 0
         is_there = runs or bool(pods)
         key = child_key(unit)
-        if is_there and self._misses_a_child(unit, key) and not await self._is_alive(unit):
+        if is_there and self._lacks_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
         keeper, desired = self.deployments[key.namespace], self._desired(unit)
         try:
             if is_there:
-                await self._keep_way(unit, key)
+                await self._keep_network(unit, key)
             if deployment is not None and blocked.makes_way:
-                deployment = await keeper.keep(unit, key, self._desired(asleep(unit)))
+                deployment = await keeper.keep(unit, key, self._desired(as_suspended(unit)))
             elif deployment is not None:
                 deployment = await keeper.hold(deployment, desired)
         except ChildSyncError as error:
@@ -120,7 +125,7 @@ class Runner:
             return Result(CIRCLE_SECONDS) if runs else DONE
         now = self.now()
         verdict = running_verdict(unit, deployment, pods, now=now)
-        await self.report(unit, beside(verdict, blocked), deployment)
+        await self.report(unit, running_with_fault(verdict, blocked), deployment)
         return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     def _again(self, unit: GPUUnit, seconds: float | None) -> Result:
@@ -182,7 +187,7 @@ class Runner:
         await self.deployments[key.namespace].drop(unit, key)
         if unit.metadata.namespace == self.options.instance_namespace:
             await self.services.drop(unit, key)
-            await self._open_at_the_end(unit, key)
+            await self._drop_policy_after_pods(unit, key)
 
     async def report(
         self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
@@ -204,7 +209,7 @@ class Runner:
             written = await self.client.patch(
                 GPU_UNITS,
                 key,
-                {"status": _told(status)},
+                {"status": _without_serverless(status)},
                 resource_version=unit.metadata.resourceVersion,
                 subresource="status",
             )
@@ -234,7 +239,7 @@ class Runner:
         deployments = self.deployments[unit.metadata.namespace]
         return await deployments.owned_live(child_key(unit), unit) is not None
 
-    def _misses_a_child(self, unit: GPUUnit, key: Key) -> bool:
+    def _lacks_a_child(self, unit: GPUUnit, key: Key) -> bool:
         """Return whether a child is missing that a started unit has had."""
         if unit.status.timeline.createdAt is None:
             return False
@@ -253,7 +258,7 @@ class Runner:
             return False
         return live.metadata.uid == unit.metadata.uid and not provenance.is_terminating(live)
 
-    async def _keep_way(self, unit: GPUUnit, key: Key) -> None:
+    async def _keep_network(self, unit: GPUUnit, key: Key) -> None:
         """Keep the NetworkPolicy and the Service; the policy must exist before any Pod does.
 
         Stock needs neither: it serves no requests, and one policy closes its whole namespace.
@@ -269,7 +274,7 @@ class Runner:
         else:
             await self.services.drop(unit, key)
 
-    async def _open_at_the_end(self, unit: GPUUnit, key: Key) -> None:
+    async def _drop_policy_after_pods(self, unit: GPUUnit, key: Key) -> None:
         """Delete the NetworkPolicy after the last Pod; the cache may lack some, so read live."""
         if self.policies.owned(key, unit) is None or self.caches.pods_of(unit.metadata.key):
             return
@@ -332,7 +337,7 @@ class Runner:
         return key.namespace == self.options.stock_namespace
 
 
-def _told(status: GPUUnitStatus) -> JsonObject:
+def _without_serverless(status: GPUUnitStatus) -> JsonObject:
     """Leave out `serverless`, which the activator writes. A merge patch does not change it."""
     members = codec.to_json(status)
     return {name: member for name, member in members.items() if name != "serverless"}

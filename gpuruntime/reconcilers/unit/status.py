@@ -157,7 +157,7 @@ def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:
     return Verdict(reason=UnitReason.STORAGE_NOT_READY, message=message, mounts=blocked)
 
 
-def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
+def running_with_fault(verdict: Verdict, blocked: Blocked) -> Verdict:
     """Return the verdict on a unit that runs as specified while one of its storages fails."""
     return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
 

@@ -116,7 +116,10 @@ COUNTERPARTS: Final = (
         UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._unit_writes
     ),
     Counterpart(
-        HANDOFF, "StockReconciler._sit_out", ("_live_claimant", "_free"), leaders._claim_writes
+        HANDOFF,
+        "StockReconciler._free_after_grace",
+        ("_live_claimant", "_free"),
+        leaders._claim_writes,
     ),
     Counterpart(
         REFILL,

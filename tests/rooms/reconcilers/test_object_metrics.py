@@ -24,11 +24,11 @@ async def test_stock_and_units_are_counted_by_spec_name_and_state() -> None:
     world.add_pool("once", refill="Never", specName="g2", replicas=3)
     world.add_unit("stranger", specName="nobodys")
     async with living(world), managing(world) as manager:
-        census = manager.reconcilers.census
-        await until(lambda: census.stock_units()["g2", "available"], equals(3))
+        object_metrics = manager.reconcilers.object_metrics
+        await until(lambda: object_metrics.stock_units()["g2", "available"], equals(3))
         await becomes(world, "stranger", "Ready")
         spec = world.pool()["spec"]["specName"]
-        assert census.stock_units() == {
+        assert object_metrics.stock_units() == {
             (spec, "available"): 2,
             (spec, "claimed"): 0,
             (spec, "progressing"): 0,
@@ -38,22 +38,22 @@ async def test_stock_and_units_are_counted_by_spec_name_and_state() -> None:
             ("g2", "progressing"): 0,
             ("g2", "failed"): 0,
         }
-        assert census.stock_wanted() == {(spec,): 2, ("g2",): 0}
-        told = {row: count for row, count in census.units().items() if count}
+        assert object_metrics.stock_wanted() == {(spec,): 2, ("g2",): 0}
+        told = {row: count for row, count in object_metrics.units().items() if count}
         assert told == {("other", "Ready"): 1}
-        await until(lambda: census.pools()["Ready",], equals(2))
-        assert census.storages() == {("Pending",): 0, ("Ready",): 0, ("Failed",): 0}
+        await until(lambda: object_metrics.pools()["Ready",], equals(2))
+        assert object_metrics.storages() == {("Pending",): 0, ("Ready",): 0, ("Failed",): 0}
 
 
 async def test_a_spec_name_without_a_pool_has_no_series_any_more() -> None:
     world = World()
     world.add_pool(replicas=1)
     async with living(world), managing(world) as manager:
-        census = manager.reconcilers.census
-        await until(census.stock_units)
+        object_metrics = manager.reconcilers.object_metrics
+        await until(object_metrics.stock_units)
         world.delete(STOCK_POOLS, STOCK, "p")
-        await until(census.stock_units, not_)
-        assert census.stock_wanted() == {}
+        await until(object_metrics.stock_units, not_)
+        assert object_metrics.stock_wanted() == {}
 
 
 async def test_the_stages_of_a_unit_are_measured_once_when_it_is_first_ready() -> None:

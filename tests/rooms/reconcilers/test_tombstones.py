@@ -20,7 +20,7 @@ from gpuruntime.reconcilers.tombstones import (
     REMEMBER_SECONDS,
     SWEEP_SECONDS,
     TombstoneWriter,
-    bury,
+    ensure_tombstone,
 )
 from gpuruntime.workqueue.queue import WorkQueue
 from tests.eventually import equals
@@ -115,9 +115,9 @@ async def test_a_tombstone_written_by_the_deletion_is_not_written_again() -> Non
         tombstones = tombstones_of(api)
         await tombstones.write(GPU_UNITS.kind, unit())
         api.transport.sent.clear()
-        await bury(tombstones, GPU_UNITS.kind, unit())
+        await ensure_tombstone(tombstones, GPU_UNITS.kind, unit())
         assert api.transport.written() == []
-        await bury(tombstones, GPU_UNITS.kind, unit("u2"))
+        await ensure_tombstone(tombstones, GPU_UNITS.kind, unit("u2"))
     assert buried(world) == ["u1", "u2"]
 
 

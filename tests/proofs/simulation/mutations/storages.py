@@ -114,19 +114,19 @@ STORAGES: Final = (
     Mutation(
         "the Pod is created before its NetworkPolicy",
         "gpuruntime.reconcilers.unit.runner",
-        "            await self._keep_way(unit, key)\n"
+        "            await self._keep_network(unit, key)\n"
         "            desired = self._desired(unit)\n"
         "            deployment = await self.deployments[key.namespace].keep"
         "(unit, key, desired)\n",
         "            desired = self._desired(unit)\n"
         "            deployment = await self.deployments[key.namespace].keep"
         "(unit, key, desired)\n"
-        "            await self._keep_way(unit, key)\n",
+        "            await self._keep_network(unit, key)\n",
     ),
     Mutation(
         "a late create brings a deleted storage back",
         "gpuruntime.reconcilers.storage.reconciler",
-        "        if await self._has_come_late(storage):",
+        "        if await self._remove_if_late(storage):",
         "        if False:",
     ),
     Mutation(

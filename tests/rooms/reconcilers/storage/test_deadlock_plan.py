@@ -5,7 +5,7 @@ import pytest
 from gpuruntime.models.kinds.reasons import MountReason
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kinds.units import GPUUnit
-from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, circle_of, told
+from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, wait_cycle_of, with_wait_cycle
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Takes, mounts_of
 from tests.rooms.reconcilers.storage.test_mount_plan import storage, unit
 
@@ -56,7 +56,7 @@ def test_the_youngest_unit_that_holds_a_spare_storage_makes_way(
     units: tuple[GPUUnit, ...], held: Held, makes_way: set[str]
 ) -> None:
     found = holdings(units, held)
-    blocked = {each.metadata.name: told(each, BLOCKED, found) for each in units}
+    blocked = {each.metadata.name: with_wait_cycle(each, BLOCKED, found) for each in units}
     assert {name for name, each in blocked.items() if each.makes_way} == makes_way
     for each in blocked.values():
         assert each.message == f"{BLOCKED.message}; that unit waits for this one in turn"
@@ -73,7 +73,7 @@ def test_the_youngest_unit_that_holds_a_spare_storage_makes_way(
     ids=["runs", "sleeps", "gone", "others wait for each other"],
 )
 def test_a_unit_outside_every_cycle_runs_on(units: tuple[GPUUnit, ...], held: Held) -> None:
-    assert told(units[0], BLOCKED, holdings(units, held)) == BLOCKED
+    assert with_wait_cycle(units[0], BLOCKED, holdings(units, held)) == BLOCKED
 
 
 def test_the_first_in_line_does_not_block_a_unit_that_it_waits_for() -> None:
@@ -83,7 +83,7 @@ def test_the_first_in_line_does_not_block_a_unit_that_it_waits_for() -> None:
         holder,
         found.storage,
         dict.fromkeys(("s", "t"), (older, holder)),
-        is_stuck=lambda other: bool(circle_of(other, found)),
+        is_stuck=lambda other: bool(wait_cycle_of(other, found)),
     )
     assert isinstance(mounts, Takes)
     assert [each.metadata.name for each in mounts.storages] == ["t"]
@@ -98,6 +98,6 @@ def test_a_unit_outside_every_cycle_comes_before_stuck_units() -> None:
             each,
             found.storage,
             {"s": (older, holder), "t": (older, holder, free)},
-            is_stuck=lambda other: bool(circle_of(other, found)),
+            is_stuck=lambda other: bool(wait_cycle_of(other, found)),
         )
         assert isinstance(mounts, expected)
