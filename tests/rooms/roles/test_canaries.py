@@ -34,7 +34,7 @@ from tests.rooms.api.service import INVOCATIONS, STORAGES, UNITS, service
 from tests.rooms.bus.broker import SMALL, Broker, broker
 from tests.rooms.kube.servers import Authority
 from tests.rooms.operations.cluster import INSTANCE, Cluster
-from tests.rooms.reconcilers.test_telling import crashing
+from tests.rooms.reconcilers.test_reporting import crashing
 from tests.rooms.reconcilers.world import World, becomes, living, managing, phase_of, quiet
 from tests.rooms.reconcilers.world import until as comes
 from tests.rooms.roles.programs import Programs
