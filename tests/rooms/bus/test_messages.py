@@ -93,6 +93,7 @@ def test_an_unknown_member_is_ignored() -> None:
         {"headers": {"a": 1}},
         {"mode": "later"},
     ],
+    ids=str,
 )
 def test_an_invocation_that_cannot_run_here_is_malformed(change: dict[str, object]) -> None:
     wire = {**msgspec.json.decode(encode(INVOCATION)), **change}

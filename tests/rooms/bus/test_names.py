@@ -23,7 +23,7 @@ HOSTILE = (
 names = Names("runtime")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_a_hostile_name_never_becomes_part_of_a_subject(text: str) -> None:
     for make in (
         lambda: names.invoke(text),

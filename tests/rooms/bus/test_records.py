@@ -116,7 +116,9 @@ async def test_a_repeated_write_that_was_stored_is_not_a_conflict(declared: Bus)
 
 
 @pytest.mark.parametrize(
-    "problem", [UnavailableError("no responder"), RefusedError("503 not now", 503)]
+    "problem",
+    [UnavailableError("no responder"), RefusedError("503 not now", 503)],
+    ids=["no responder", "refused"],
 )
 async def test_a_refusal_with_an_unreadable_record_has_an_unknown_outcome(
     declared: Bus, problem: BusError

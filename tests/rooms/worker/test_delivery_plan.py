@@ -56,7 +56,11 @@ def test_the_first_delivery_starts_the_first_attempt_over_the_record_it_was_publ
     assert decision.record.requestHash == "abc"
 
 
-@pytest.mark.parametrize("there", [stored(), stored(State.RUNNING, attempt=1, sequence=SEQUENCE)])
+@pytest.mark.parametrize(
+    "there",
+    [stored(), stored(State.RUNNING, attempt=1, sequence=SEQUENCE)],
+    ids=["queued", "running"],
+)
 def test_an_invocation_for_another_declarer_is_left(there: StoredRecord) -> None:
     theirs = attrs.evolve(there, record=attrs.evolve(there.record, declarer="a"))
     assert isinstance(decided(theirs, declarer="b"), Leave)

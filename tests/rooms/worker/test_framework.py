@@ -106,6 +106,12 @@ async def test_a_null_body_equals_an_absent_one(where: Where, told: bytes) -> No
         (lambda _, writer: writer.transport.abort(), "the connection"),
         (answering("200 OK", b"{}", JSON, "Content-Length: 99"), "the connection"),
     ],
+    ids=[
+        "empty", "cut off", "no text", "a list", "status as text", "status 99", "header as number",
+        "status as text beside a null", "null", "error as number", "HTML", "long body",
+        "long content type", "500", "503", "429", "redirect", "no HTTP", "binary", "closed",
+        "reset", "shorter than announced",
+    ],
 )  # fmt: skip
 async def test_a_bad_answer_is_a_framework_error_that_may_be_retried(
     where: Where, behave: Behave, words: str

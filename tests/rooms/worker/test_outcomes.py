@@ -42,8 +42,9 @@ def test_an_answer_below_500_belongs_to_the_caller(status: int) -> None:
         Answer(statusCode=500),
         Answer(statusCode=200, error="no model"),
         SILENT,
-        Failure(cause=FailureClass.FRAMEWORK_ERROR, error="broke off"),
+        Failure(cause=FailureClass.FRAMEWORK_ERROR, error="connection lost"),
     ],
+    ids=["status 500", "error", "timeout", "framework error"],
 )
 def test_a_failed_attempt_is_queued_with_its_reason_and_without_its_answer(
     outcome: Outcome,
@@ -96,7 +97,9 @@ def test_a_failure_at_the_deadline_expires_and_keeps_its_reason() -> None:
     assert conclusion.record.error == "framework_timeout: no answer within 3 s"
 
 
-@pytest.mark.parametrize("outcome", [SILENT, NotCalled("nobody listens")])
+@pytest.mark.parametrize(
+    "outcome", [SILENT, NotCalled("unreachable")], ids=["timeout", "not called"]
+)
 def test_an_invocation_without_time_for_another_attempt_expires_now(outcome: Outcome) -> None:
     short = record(State.RUNNING, attempt=1, deadlineAt=NOW + timedelta(seconds=1))
     conclusion = concluded(outcome, short)

@@ -108,6 +108,7 @@ async def test_the_record_exists_and_the_message_names_its_revision(api: Site) -
         ({"timeoutSeconds": 7}, 7),
         ({"mode": "sync", "timeoutSeconds": 86_400}, 86_400),
     ],
+    ids=["asynchronous", "synchronous", "short timeout", "synchronous with the longest timeout"],
 )
 async def test_the_lifetime_is_the_requested_one_or_the_modes_default(
     api: Site, members: dict[str, Any], seconds: int
@@ -133,7 +134,9 @@ async def test_sixteen_equal_requests_at_once_are_one_invocation(api: Site) -> N
     assert len(await api.messages()) == 1
 
 
-@pytest.mark.parametrize("members", [{"payload": 2}, {"mode": "sync"}, {"timeoutSeconds": 9}])
+@pytest.mark.parametrize(
+    "members", [{"payload": 2}, {"mode": "sync"}, {"timeoutSeconds": 9}], ids=str
+)
 async def test_an_id_is_rejected_for_another_request(api: Site, members: dict[str, Any]) -> None:
     await accept(api)
     with pytest.raises(InvocationConflictError, match="invocation one of function echo"):

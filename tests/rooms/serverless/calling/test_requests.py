@@ -72,7 +72,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "fields"), BAD)
+@pytest.mark.parametrize(("members", "fields"), BAD, ids=[str(members)[:60] for members, _ in BAD])
 def test_a_bad_invocation_is_rejected_with_every_faulty_field(
     members: dict[str, Any], fields: list[str]
 ) -> None:

@@ -101,7 +101,9 @@ async def test_the_bound_of_an_older_release_is_removed_once(declared: Bus) -> N
     assert (await config_of(declared, "old"))["max_ack_pending"] == 12
 
 
-@pytest.mark.parametrize("setting", [{"ack_wait": 90_000_000_000}, {"max_ack_pending": 13}])
+@pytest.mark.parametrize(
+    "setting", [{"ack_wait": 90_000_000_000}, {"max_ack_pending": 13}], ids=["ack wait", "bound"]
+)
 async def test_a_bound_that_the_operator_may_have_chosen_is_kept(
     declared: Bus, setting: dict[str, int]
 ) -> None:

@@ -89,6 +89,7 @@ def seen(
         (marked(unit(), annotations={labels.DRAINING: "then"}), WorkerPhase.DRAINING),
         (marked(unit(), deletionTimestamp=WHEN), WorkerPhase.GONE),
     ],
+    ids=["new", "progressing", "ready", "failed", "unschedulable", "draining", "deleted"],
 )
 def test_the_unit_determines_the_workers_phase(worker: GPUUnit, phase: WorkerPhase) -> None:
     assert seen(worker, heard()).phase is phase
@@ -140,7 +141,7 @@ def test_a_worker_that_drains_while_its_container_fails_has_failed() -> None:
         (heard(state=WorkerState.DRAINED), Moment(now=100.0, hearing_since=None)),
         (heard(state=WorkerState.DRAINED, uid=""), LISTENING),
     ],
-    ids=["silent since", "nobody can hear", "maybe another one of the name"],
+    ids=["silent since", "no session", "perhaps an earlier worker"],
 )
 def test_only_recent_heartbeats_of_draining_count(told: LastHeartbeat, moment: Moment) -> None:
     found = seen(unit("DeploymentReady", is_ready=True), told, moment)
@@ -188,6 +189,7 @@ def test_a_silent_worker_is_no_longer_busy() -> None:
         {"serverless": attrs.evolve(FUNCTION, framework=Framework(invokePath="/other"))},
         {"serverless": attrs.evolve(FUNCTION, requestID="other")},
     ],
+    ids=["image", "arguments", "storage", "concurrency", "framework", "function"],
 )
 def test_a_changed_workload_makes_a_worker_outdated(changed: dict[str, Any]) -> None:
     assert is_current(unit(), template())
@@ -217,6 +219,7 @@ def test_a_worker_with_another_storage_than_the_function_is_outdated() -> None:
         {"timeoutSeconds": 3},
         {"maxAttempts": 3},
     ],
+    ids=lambda limit: str(next(iter(limit))),
 )
 def test_changed_limits_make_no_worker_outdated(limit: dict[str, Any]) -> None:
     assert is_current(unit(), template(serverless=attrs.evolve(FUNCTION, **limit)))
