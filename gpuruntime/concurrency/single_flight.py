@@ -33,9 +33,7 @@ class SingleFlight:
         self._running: dict[str, asyncio.Future[Any]] = {}
 
     async def run(self, operation: str, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Make the attempt once all earlier attempts of the operation have ended. Return its
-        result.
-        """
+        """Make the attempt after all earlier ones of the operation. Return its result."""
         while before := self._running.get(operation):
             await asyncio.wait([before])
         outcome: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()

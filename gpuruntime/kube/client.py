@@ -174,9 +174,7 @@ class Client:
         subresource: str,
         query: tuple[tuple[str, str], ...] = (),
     ) -> AsyncIterator[StreamResponse]:
-        """Stream a body that is no object and may never end. The timeout bounds the response's
-        head.
-        """
+        """Stream a body that may never end. The timeout bounds the response's head only."""
         call = Call("get", f"{resource}/{subresource}", str(key))
         request = Request(
             method="GET",

@@ -155,9 +155,7 @@ class Elector:
         log.info("leading", lease=str(self._options.key), identity=self._options.identity)
 
     async def _keep(self) -> None:
-        """Renew until leadership is lost. The old deadline decides, even if a late answer renews
-        it.
-        """
+        """Renew until leadership is lost. The old deadline decides, even over a late answer."""
         taken = 0.0
         while True:
             pause = max(self._jittered_period() - taken, SHORTEST_PAUSE_SECONDS)

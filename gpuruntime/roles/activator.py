@@ -39,9 +39,7 @@ STOPPING: Final = "stopping"
 
 
 class ActivatorRole:
-    """The activator leads at once if there is no election. A given transport belongs to the
-    caller.
-    """
+    """The activator leads at once without an election. A given transport is the caller's."""
 
     def __init__(
         self,

@@ -246,8 +246,7 @@ class Api:
         return mirrors(client, table, self._process, self._registry)
 
     def _connection(self) -> ClusterLink:
-        """Return the state of cluster and queue; every request asks for it, so the usual one is
-        cached.
+        """Return the state of cluster and queue. Every request asks for it.
 
         While one mirror receives, another that waits for its retry says nothing about the
         connection. Only its content may become too old, which counts as not synced.

@@ -92,9 +92,7 @@ def as_json(report: Report) -> str:
 
 
 async def _watch(client: Client, names: Namespaces, watch_seconds: float) -> Report:
-    """Read the cluster once. If anything is suspicious, read again until `watch_seconds` have
-    passed.
-    """
+    """Read the cluster once, and again for `watch_seconds` if anything is suspicious."""
     clock = asyncio.get_running_loop().time
     sightings = FirstSeen(lag_seconds=SETTLE_SECONDS)
     ends_at = clock() + max(watch_seconds, SETTLE_SECONDS)

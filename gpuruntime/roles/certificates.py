@@ -32,8 +32,9 @@ class Certificate:
         self._load(self.context)
 
     async def run(self) -> None:
-        """Reload the certificate when its files change. If they are invalid, log it and keep the
-        last one.
+        """Reload the certificate when its files change.
+
+        If they are invalid, log it and keep the last one.
         """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -49,9 +50,7 @@ class Certificate:
                 self._fault = ""
 
     def _reload(self) -> None:
-        """Load changed files into a trial context first: half of a pair would spoil the one in
-        use.
-        """
+        """Load changed files into a trial context first: half of a pair would spoil ours."""
         digest = self._read()
         if digest == self._digest:
             return

@@ -30,8 +30,7 @@ class TlsSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionSettings:
-    """Limits on the connections of `listen`: how long they may idle or be slow, and how many
-    exist.
+    """Limits on the connections of `listen`: their number, and how long they may be slow.
 
     `bodyIdleTimeout` bounds each piece of a body and `bodyTimeout` all of it; files have their own
     times. `answerTimeout` bounds how long a caller takes its answer. `mostRequests` bounds the

@@ -145,9 +145,7 @@ class PriorityClassSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NatsPeerSettings:
-    """The broker as the Pods of functions see it. Without it they cannot reach a broker in the
-    cluster.
-    """
+    """The broker as the Pods of functions see it; without it they reach none in the cluster."""
 
     namespaceLabels: dict[str, str] = attrs.field(factory=dict)
     podLabels: dict[str, str] = attrs.field(factory=dict)

@@ -143,9 +143,7 @@ class _Collected(Collector):
 
 @attrs.frozen(eq=False)
 class _ScrapedGauge(Collector):
-    """A gauge read at each scrape. If there are too many series, those with the greatest values
-    count.
-    """
+    """A gauge read at each scrape. Of too many series, the greatest values are kept."""
 
     metric: Metric
     read: Callable[[], Mapping[tuple[str, ...], float]]

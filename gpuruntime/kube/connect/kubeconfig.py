@@ -61,9 +61,7 @@ class _Merged:
 
 
 def read_selection(paths: str, context: str) -> Selection:
-    """Read the selected context, or the current one of the files. `paths` are separated as in
-    $PATH.
-    """
+    """Read the given context, or the current one. `paths` are separated as in $PATH."""
     origin = f"kubeconfig {paths}"
     merged = _merge(paths, origin)
     chosen = context or merged.current_context

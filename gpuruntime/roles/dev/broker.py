@@ -38,9 +38,7 @@ class Broker:
 
 @asynccontextmanager
 async def broker(program: str, folder: Path) -> AsyncIterator[Broker]:
-    """Run a broker with its data in the folder. The folder is removed even if this process is
-    killed.
-    """
+    """Run a broker with its data in the folder, which is removed even if dev is killed."""
     config, log = folder / "nats.conf", folder / "nats.log"
     config.write_text("\n".join(_configuration(folder)), encoding="utf-8")
     async with guarded(folder) as processes:

@@ -128,9 +128,7 @@ class Dev:
             await role.drain()
 
     async def _start_roles(self, tasks: asyncio.TaskGroup, cluster: EmbeddedCluster) -> None:
-        """Start the roles. The configured operations listener is the api's; others take free
-        ports.
-        """
+        """Start the roles. The api gets the configured operations listener, others free ports."""
         operations = self._settings.operations.listen
         host = operations.host if operations.is_loopback else "127.0.0.1"
         anywhere = self._with_operations(Address(host, 0))

@@ -146,9 +146,7 @@ async def test_invalid_certificates_are_a_configuration_error(tmp_path: Path) ->
 
 
 class Gatekeeper:
-    """A server that accepts one client by the name in its certificate; its streams last until
-    released.
-    """
+    """A server that accepts one client certificate; its streams last until released."""
 
     def __init__(self, name: str) -> None:
         self.name = name
