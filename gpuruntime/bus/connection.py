@@ -153,13 +153,13 @@ class Connection:
                     if listener in self._listeners:
                         await listener.listen(session)
             self._session = session
-            await self._tell()
+            await self._announce()
             await session.ended.wait()
         finally:
             self._session = None
             await session.close()
 
-    async def _tell(self) -> None:
+    async def _announce(self) -> None:
         log.info("broker connected", where=self.session.where)
         self._meter.gauge("bus_connected", 1)
         async with self._changed:

@@ -183,7 +183,7 @@ class Takeovers:
             walk.is_over = True
             return None
         try:
-            return await self._go_on(function, walk)
+            return await self._continue(function, walk)
         except BusError as error:
             log.warning("invocations of an earlier declarer stay for now", reason=str(error))
             return AGAIN_SECONDS
@@ -199,7 +199,7 @@ class Takeovers:
         walk.met = met
         return walk
 
-    async def _go_on(self, function: str, walk: _Walk) -> float | None:
+    async def _continue(self, function: str, walk: _Walk) -> float | None:
         stretch = await self._orphans.end_of_others(
             function, walk.declarer, after=walk.after, has_workers=self._has_others(function, walk)
         )
@@ -213,7 +213,7 @@ class Takeovers:
 
     def _has_others(self, function: str, walk: _Walk) -> bool:
         serving = self._units.store.by_index(SERVING, function)
-        return any(_maker_of(each) != walk.declarer for each in serving)
+        return any(_declarer_of(each) != walk.declarer for each in serving)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -290,6 +290,6 @@ def _ended(record: Record, now: datetime) -> Record:
     )
 
 
-def _maker_of(worker: GPUUnit) -> str:
+def _declarer_of(worker: GPUUnit) -> str:
     made_by = worker.spec.serverless.workerOf if worker.spec.serverless else None
     return made_by.uid if made_by else ""

@@ -46,7 +46,7 @@ class OutcomeWriter:
     async def write(self, record: Record, delivery: Delivery, *, expected: int) -> StoredRecord:
         """Write the outcome, or raise ConflictError if the record was replaced meanwhile."""
         if record.state is State.DEAD_LETTERED:
-            await self._bury(record, delivery)
+            await self._write_dead_letter(record, delivery)
         ttl = self._retention_seconds if record.state.is_terminal else None
         shortened = await self._with_parts(record)
         try:
@@ -75,7 +75,7 @@ class OutcomeWriter:
         parts = await self._bodies.write(record, body, ttl_seconds=self._retention_seconds)
         return attrs.evolve(record, body=NULL, bodyParts=parts)
 
-    async def _bury(self, record: Record, delivery: Delivery) -> None:
+    async def _write_dead_letter(self, record: Record, delivery: Delivery) -> None:
         letter = DeadLetter(
             deadLetterID=_letter_id(record),
             serverlessRequestID=record.serverlessRequestID,

@@ -86,7 +86,7 @@ class Worker:
         self._tasks: asyncio.TaskGroup | None = None
         self._state = WorkerState.STARTING
         self._problem = "not checked yet"
-        self._turned = asyncio.Event()
+        self._state_changed = asyncio.Event()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -117,7 +117,7 @@ class Worker:
             self._tasks = tasks
             tasks.create_task(self._pull.run(), name="pull")
             tasks.create_task(self._watch_health(), name="health")
-            tasks.create_task(self._beat(), name="beat")
+            tasks.create_task(self._send_heartbeats(), name="beat")
 
     def limit(self, *, attempt_seconds: float, max_attempts: int) -> None:
         """Change the limits, from the next attempt on."""
@@ -137,7 +137,7 @@ class Worker:
         for attempt in self._attempts.values():
             attempt.release()
         await is_set_within(self._idle, GIVE_BACK_SECONDS)
-        await self._tell()
+        await self._send_heartbeat()
 
     @property
     def _free_slots(self) -> int:
@@ -170,7 +170,7 @@ class Worker:
         if not self._attempts:
             self._idle.set()
             if self._state is WorkerState.DRAINING:
-                self._turn(WorkerState.DRAINED)
+                self._set_state(WorkerState.DRAINED)
         self._note_busy()
         self._pull.wake()
 
@@ -188,13 +188,13 @@ class Worker:
 
     def _start_drain(self) -> None:
         if self._state not in (WorkerState.DRAINING, WorkerState.DRAINED):
-            self._turn(WorkerState.DRAINING if self._attempts else WorkerState.DRAINED)
+            self._set_state(WorkerState.DRAINING if self._attempts else WorkerState.DRAINED)
 
-    def _turn(self, state: WorkerState) -> None:
+    def _set_state(self, state: WorkerState) -> None:
         if state is not self._state:
             log.info("worker state changed", state=state.value, reason=self._problem)
             self._state = state
-            self._turned.set()
+            self._state_changed.set()
             self._changed.set()
             self._pull.wake()
 
@@ -234,18 +234,18 @@ class Worker:
     def _note_health(self, problem: str) -> None:
         self._problem = problem
         if self._state in (WorkerState.STARTING, WorkerState.READY):
-            self._turn(WorkerState.STARTING if problem else WorkerState.READY)
+            self._set_state(WorkerState.STARTING if problem else WorkerState.READY)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
-            self._turned.clear()
+            self._state_changed.clear()
             self._changed.clear()
-            await self._tell()
+            await self._send_heartbeat()
             apart = min(BEATS_APART_SECONDS, self._options.beat_seconds)
-            if not await is_set_within(self._turned, apart):
+            if not await is_set_within(self._state_changed, apart):
                 await is_set_within(self._changed, self._options.beat_seconds - apart)
 
-    async def _tell(self) -> None:
+    async def _send_heartbeat(self) -> None:
         """Publish one heartbeat; if it is lost, the next one follows."""
         beat = Heartbeat(
             workerName=self._options.name,

@@ -28,8 +28,8 @@ class RecordWatch:
         self._queue = queue
         self._function = function
         self._invocation = invocation
-        self._told = asyncio.Event()
-        self._heard: Record | None = None
+        self._changed = asyncio.Event()
+        self._ended: Record | None = None
 
     async def end(self, *, is_wanted: Callable[[], bool]) -> Record | None:
         """Return the terminal record, or None once the caller has disconnected.
@@ -38,37 +38,37 @@ class RecordWatch:
         """
         while is_wanted():
             session = await self._queue.connection.connected()
-            session.at_end(self._told.set)
+            session.at_end(self._changed.set)
             try:
                 stored = await self._queue.records.read(self._function, self._invocation)
                 if stored is not None and stored.record.state.is_terminal:
                     return stored.record
-                await self._until_told(is_wanted)
+                await self._until_changed(is_wanted)
             except UnavailableError:
                 await asyncio.sleep(PAUSE_SECONDS)
             finally:
-                session.forget(self._told.set)
-            if self._heard is not None:
-                return self._heard
+                session.forget(self._changed.set)
+            if self._ended is not None:
+                return self._ended
         return None
 
     def receive(self, message: Message) -> None:
         try:
             record = record_of(message.subject, message.data, self._queue.names)
         except (MalformedMessageError, BadNameError):
-            self._told.set()
+            self._changed.set()
             return
         if record.state.is_terminal:
-            self._heard = record
-            self._told.set()
+            self._ended = record
+            self._changed.set()
 
-    async def _until_told(self, is_wanted: Callable[[], bool]) -> None:
+    async def _until_changed(self, is_wanted: Callable[[], bool]) -> None:
         """Wait for a report until the next read is due, or until the caller disconnects."""
         for _ in range(WANTED_LOOKS):
-            await is_set_within(self._told, LOOK_SECONDS / WANTED_LOOKS)
-            if self._told.is_set() or not is_wanted():
+            await is_set_within(self._changed, LOOK_SECONDS / WANTED_LOOKS)
+            if self._changed.is_set() or not is_wanted():
                 break
-        self._told.clear()
+        self._changed.clear()
 
 
 @asynccontextmanager

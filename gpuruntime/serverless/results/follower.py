@@ -115,7 +115,7 @@ class Results:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            tasks.create_task(self._look_after_consumer(), name="consumer of records")
+            tasks.create_task(self._keep_consumer(), name="consumer of records")
             tasks.create_task(self._pull.run(), name="pull records")
             if self._keeping:
                 tasks.create_task(self._keeping.run(), name="store of results")
@@ -231,7 +231,7 @@ class Results:
         with suppress(UnavailableError):
             await delivery.ack()
 
-    async def _look_after_consumer(self) -> None:
+    async def _keep_consumer(self) -> None:
         """Create the consumer, and recreate it if it was deleted; any replica may do so."""
         declaration = results_declaration(
             self._names, ack_wait_seconds=self._options.ack_wait_seconds
@@ -251,9 +251,9 @@ class Results:
                 undelivered = told.get("num_pending")
                 if isinstance(undelivered, int):
                     self._meter.gauge("results_undelivered", undelivered)
-            await self._until_next_look(session.ended)
+            await self._until_next_check(session.ended)
 
-    async def _until_next_look(self, lost: asyncio.Event) -> None:
+    async def _until_next_check(self, lost: asyncio.Event) -> None:
         seconds = 1.0 if self._problem else self._options.look_seconds
         await is_set_within(lost, seconds)
 

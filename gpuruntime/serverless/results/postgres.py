@@ -26,7 +26,7 @@ CLOSE_SECONDS: Final = 2.0
 # Small enough to be quick, so that no statement waits long for locked rows.
 SWEPT_AT_ONCE: Final = 500
 # SQLSTATE classes of faults in these values or rows.
-_OF_THE_ROW: Final = ("21", "22", "23")
+_ROW_FAULTS: Final = ("21", "22", "23")
 _NO_TABLES: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)
 _FAILURES: Final = (
     asyncpg.PostgresError,
@@ -211,7 +211,7 @@ class PostgresResults:
             async with self._pool.acquire(timeout=self._options.statement_seconds) as connection:
                 yield connection
         except _FAILURES as error:
-            if isinstance(error, asyncpg.PostgresError) and _is_of_the_row(error):
+            if isinstance(error, asyncpg.PostgresError) and _is_row_fault(error):
                 raise StoreRefusedError(f"PostgreSQL rejected it: {_reason(error)}") from error
             await self._pool.expire_connections()
             raise StoreAwayError(f"PostgreSQL: {_reason(error)}") from error
@@ -276,8 +276,8 @@ def _where(options: PostgresOptions) -> str:
     return options.url_file or "results.postgres.url"
 
 
-def _is_of_the_row(error: asyncpg.PostgresError) -> bool:
-    return str(error.sqlstate or "").startswith(_OF_THE_ROW)
+def _is_row_fault(error: asyncpg.PostgresError) -> bool:
+    return str(error.sqlstate or "").startswith(_ROW_FAULTS)
 
 
 def _reason(error: BaseException) -> str:

@@ -92,7 +92,7 @@ class Activator:
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
         )
         self.readings = DepthPoller(
-            self._depths, tell=self._tell, tell_all=self._wake_all, meter=meter
+            self._depths, tell=self._report_depth, tell_all=self._wake_all, meter=meter
         )
         self.hearing_since: float | None = None
         orphans = Orphans(
@@ -103,7 +103,7 @@ class Activator:
             now=means.now,
             meter=meter,
         )
-        gone = self._make_gone(means, options, orphans, catch_up)
+        gone = self._make_undeclared(means, options, orphans, catch_up)
         self._scaler = self._make_scaler(means, units, gone, orphans)
         self.waker = FunctionTriggers(
             self._keys,
@@ -181,7 +181,7 @@ class Activator:
             meter=self._meter,
         )
 
-    def _make_gone(
+    def _make_undeclared(
         self,
         means: OperationContext,
         options: ActivatorOptions,
@@ -212,13 +212,13 @@ class Activator:
         """Recreate missing consumers, and delete consumers of functions that no unit declares."""
         while True:
             try:
-                await self._look_at_consumers()
+                await self._survey_consumers()
             except BusError as error:
                 log.debug("consumers not surveyed", reason=str(error))
             self._survey_due.clear()
             await is_set_within(self._survey_due, SURVEY_SECONDS)
 
-    async def _look_at_consumers(self) -> None:
+    async def _survey_consumers(self) -> None:
         survey = await self._consumers.survey()
         for function in survey.gone:
             log.warning("consumer recreated", function=function)
@@ -233,7 +233,7 @@ class Activator:
         if self._units.store.by_index(FUNCTION, function):
             self._keys.add(function)
 
-    def _tell(self, function: str, *, is_urgent: bool) -> None:
+    def _report_depth(self, function: str, *, is_urgent: bool) -> None:
         self.waker.wake(function, is_urgent=is_urgent)
 
     def _wake_all(self) -> None:

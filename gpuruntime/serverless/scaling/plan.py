@@ -114,10 +114,10 @@ def workers_for(depth: int, limits: Serverless) -> int:
 def decide(seen: Observed) -> Plan:
     wanted = _wanted(seen)
     staying = [worker for worker in seen.workers if not worker.is_leaving]
-    delete = tuple(worker.name for worker in seen.workers if _may_go(worker, seen.limits))
+    delete = tuple(worker.name for worker in seen.workers if _may_be_deleted(worker, seen.limits))
     excess = len(staying) - wanted
     if excess > 0:
-        drain = tuple(worker.name for worker in sorted(staying, key=_dispensability)[:excess])
+        drain = tuple(worker.name for worker in sorted(staying, key=_drain_order)[:excess])
         plan = Plan(wanted=wanted, drain=drain, delete=delete, shortage=seen.forbidden)
     elif excess < 0:
         claims, shortage = _claims(seen, staying, -excess)
@@ -229,10 +229,10 @@ def _outdated(seen: Observed) -> str:
     is_settled = all(worker.phase is WorkerPhase.READY for worker in current)
     if not outdated or not is_settled or any(worker.is_leaving for worker in outdated):
         return ""
-    return min(outdated, key=_dispensability).name
+    return min(outdated, key=_drain_order).name
 
 
-def _may_go(worker: Worker, limits: Serverless) -> bool:
+def _may_be_deleted(worker: Worker, limits: Serverless) -> bool:
     """Return whether a draining worker is idle, silent or overdue; its messages come back."""
     if worker.phase is not WorkerPhase.DRAINING:
         return False
@@ -242,7 +242,7 @@ def _may_go(worker: Worker, limits: Serverless) -> bool:
     return silence or worker.since_seconds >= limits.timeoutSeconds + DRAIN_SLACK_SECONDS
 
 
-def _dispensability(worker: Worker) -> tuple[bool, bool, int, int, str]:
+def _drain_order(worker: Worker) -> tuple[bool, bool, int, int, str]:
     """Sort unready workers first, then outdated, then idle ones, then high numbers."""
     number = int(worker.name.rpartition("-")[2])
     return (

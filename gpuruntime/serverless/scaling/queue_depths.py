@@ -119,7 +119,7 @@ class Depths:
     async def dead_letters(self) -> int:
         """Return the number of dead letters of all functions."""
         answer = await self._jetstream.call(f"STREAM.INFO.{self._names.dead_letters}")
-        return _told(answer, _StreamPage).state.messages
+        return _converted(answer, _StreamPage).state.messages
 
     async def backlog(self, function: str, *, busy: int) -> Backlog:
         """Return the function's backlog; its workers report `busy` invocations.
@@ -130,7 +130,7 @@ class Depths:
         consumer = await self._consumer(function)
         delivered = Backlog(running=busy)
         if consumer.num_ack_pending > busy:
-            delivered = await self._look_at_delivered(function, consumer)
+            delivered = await self._read_delivered(function, consumer)
         oldest_at = delivered.oldest_at
         if oldest_at is None and consumer.num_pending:
             first = await self._first(function, consumer.delivered.stream_seq + 1)
@@ -141,16 +141,16 @@ class Depths:
     async def _page(self, offset: int) -> _StreamPage:
         asked: JsonObject = {"subjects_filter": f"{self._names.prefix}.invoke.*", "offset": offset}
         answer = await self._jetstream.call(f"STREAM.INFO.{self._names.invocations}", asked)
-        return _told(answer, _StreamPage)
+        return _converted(answer, _StreamPage)
 
     async def _consumer(self, function: str) -> _Consumer:
         verb = f"CONSUMER.INFO.{self._names.invocations}.{function}"
         try:
-            return _told(await self._jetstream.call(verb), _Consumer)
+            return _converted(await self._jetstream.call(verb), _Consumer)
         except MissingError:
             return _Consumer(num_pending=1)
 
-    async def _look_at_delivered(self, function: str, consumer: _Consumer) -> Backlog:
+    async def _read_delivered(self, function: str, consumer: _Consumer) -> Backlog:
         """Read the oldest few messages up to the first that waits, since messages may be long.
 
         This shows a running invocation before its worker's heartbeat does.
@@ -180,12 +180,12 @@ class Depths:
         asked: JsonObject = {"seq": sequence, "next_by_subj": self._names.invoke(function)}
         verb = f"STREAM.MSG.GET.{self._names.invocations}"
         try:
-            return _told(await self._jetstream.call(verb, asked), _Found).message
+            return _converted(await self._jetstream.call(verb, asked), _Found).message
         except MissingError:
             return None
 
 
-def _told(answer: JsonObject, kind: type[T]) -> T:
+def _converted(answer: JsonObject, kind: type[T]) -> T:
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:

@@ -68,7 +68,7 @@ class Scaler:
     short: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
 
     async def reconcile(self, function: str) -> Result:
-        strays = await self._send_strays_away(function)
+        strays = await self._remove_strays(function)
         result = await self._reconcile(function)
         return Result.earliest(strays, result.requeue_after_seconds)
 
@@ -109,7 +109,7 @@ class Scaler:
         memory.touch(_now())
         return memory.status.desiredWorkers > 0
 
-    async def _send_strays_away(self, function: str) -> float | None:
+    async def _remove_strays(self, function: str) -> float | None:
         """Drain and delete stray workers; return when to continue, or None if there are none."""
         before = self.strays.get(function, {})
         memories = self.strays[function] = {}

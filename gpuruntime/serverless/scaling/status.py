@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 COMPONENT: Final = "gpuruntime-activator"
 ENDED: Final = Note("ShortageEnded", "the shortage of workers has ended")
-_OF_THE_UNIT: Final = frozenset(
+_REPORTED_BY_MANAGER: Final = frozenset(
     {"", Shortage.SUSPENDED, Shortage.NO_TEMPLATE, Shortage.INVALID, Shortage.NO_QUEUE}
 )
 # How often mere amounts of work are written to the status and requested from the broker.
@@ -66,7 +66,7 @@ class FunctionStatus:
         if memory.status == before:
             return again
         wait = memory.tells_in_seconds(loop.time(), PERIOD_SECONDS)
-        if wait and before and _in_outline(before) == _in_outline(memory.status):
+        if wait and before and _without_amounts(before) == _without_amounts(memory.status):
             return wait
         await self._write(latest, memory.status)
         memory.told_at = loop.time()
@@ -106,7 +106,7 @@ class FunctionStatus:
         return memory.oldest_wait_seconds(self.now())
 
 
-def _in_outline(status: ServerlessStatus) -> ServerlessStatus:
+def _without_amounts(status: ServerlessStatus) -> ServerlessStatus:
     """Return the status without the values that change with every call."""
     return attrs.evolve(status, busyWorkers=0, depth=0, oldestWaitSeconds=0)
 
@@ -118,8 +118,8 @@ def function_note(
     old, new = before.reason if before else "", after.reason
     if new == old:
         return None
-    if new in _OF_THE_UNIT:
-        return None if old in _OF_THE_UNIT or new else ENDED
+    if new in _REPORTED_BY_MANAGER:
+        return None if old in _REPORTED_BY_MANAGER or new else ENDED
     return _shortage(new, spec_name)
 
 

@@ -85,10 +85,10 @@ class FunctionTriggers:
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self._is_leading:
             return
-        if _asked(old) != _asked(new):
+        if _template_state(old) != _template_state(new):
             for function in {*_declared(old), *_declared(new)}:
                 self._queue.add(function)
-        if _told(old) != _told(new):
+        if _worker_state(old) != _worker_state(new):
             for function in {*self._served(old), *self._served(new)}:
                 self._queue.add(function)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
@@ -125,7 +125,7 @@ def _declared(unit: GPUUnit | None) -> Iterator[str]:
         yield unit.spec.serverless.requestID
 
 
-def _asked(unit: GPUUnit | None) -> object:
+def _template_state(unit: GPUUnit | None) -> object:
     """Return what matters of a template: its spec's version and the manager's condition."""
     if unit is None or not unit.spec.is_function_template:
         return None
@@ -133,7 +133,7 @@ def _asked(unit: GPUUnit | None) -> object:
     return (metadata.uid, metadata.generation, metadata.deletionTimestamp, _reason(unit))
 
 
-def _told(unit: GPUUnit | None) -> object:
+def _worker_state(unit: GPUUnit | None) -> object:
     """Return what matters of a worker: its condition, deletion and drain mark."""
     if unit is None or not unit.spec.is_function_worker:
         return None

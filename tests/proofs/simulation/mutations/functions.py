@@ -45,7 +45,7 @@ FUNCTIONS: Final = (
     Mutation(
         "workers of an earlier image stay",
         "gpuruntime.serverless.scaling.plan",
-        "    return min(outdated, key=_dispensability).name\n",
+        "    return min(outdated, key=_drain_order).name\n",
         '    return ""\n',
     ),
     Mutation(

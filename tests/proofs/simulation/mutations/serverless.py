@@ -113,7 +113,7 @@ WORKERS: Final = (
     Mutation(
         "workers of a unit that owns no function are kept",
         "gpuruntime.serverless.scaling.reconciler",
-        "        strays = await self._send_strays_away(function)\n",
+        "        strays = await self._remove_strays(function)\n",
         "        strays = None\n",
         "tests/rooms/audit/test_functions_at_work.py",
     ),
