@@ -132,9 +132,7 @@ def deletion_ends(value: GPUUnit | GPUStorage, index: SnapshotIndex) -> Iterator
 
 
 def is_left_behind(child: Deployment, index: SnapshotIndex) -> bool:
-    """Return whether the child belongs to a deleted unit; the next unit of the name creates its
-    own.
-    """
+    """Return whether the child belongs to a deleted unit; the next unit creates its own."""
     owner = child.metadata.controller_owner
     return owner is not None and owner.uid not in index.unit_by_uid
 
@@ -163,8 +161,7 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
 
 
 def _held_by_annotation(claim: VolumeClaim, index: SnapshotIndex) -> Iterator[Finding]:
-    """A claim's owners do not include its storage, since an owned claim may be deleted under a
-    Pod.
+    """A claim is not owned by its storage, since an owned claim may be deleted under a Pod.
 
     A claim without a volume is allowed, since it holds no data, and the moment in which it gets
     one.

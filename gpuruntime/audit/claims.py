@@ -19,9 +19,7 @@ _MARKS = ", ".join(provenance.CLAIM_MARKS)
 
 
 def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
-    """The marks of a claim are written and removed in one patch, so a unit has all of them or
-    none.
-    """
+    """A claim's marks are written and removed in one patch; a unit has all of them or none."""
     marks = stock.metadata.annotations
     missing = [name for name in provenance.CLAIM_MARKS if not marks.get(name)]
     fault = ""
@@ -115,9 +113,7 @@ def held_by_its_unit(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
 
 
 def same_envelope(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
-    """The envelopes of a unit and its stock never change. Equal quantities may be written
-    differently.
-    """
+    """The envelopes of a unit and its stock are equal by value, and never change."""
     stock = index.stock_by_uid.get(provenance.source_uid_of(unit))
     if stock is None:
         return

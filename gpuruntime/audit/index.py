@@ -25,9 +25,7 @@ ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 @attrs.define(kw_only=True, slots=True)
 class Tally:
-    """Counts of the existing stock of one pool. Unclaimed stock that is terminating counts only in
-    `there`.
-    """
+    """Counts of one pool's stock; unclaimed terminating stock counts only in `there`."""
 
     there: int = 0
     free: int = 0

@@ -21,8 +21,7 @@ _RECOUNT = "see in the manager's log why it does not report the pool; its next r
 
 
 def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
-    """Created = free + claimed + consumed, within each report and compared with the existing
-    stock.
+    """Created = free + claimed + consumed, in each report and against the existing stock.
 
     A report may be older than its stock. So units claimed and consumed since then are allowed, and
     so are units created above `seeded`, which is deliberately recorded late. Existing units that

@@ -22,9 +22,7 @@ NOT_JUDGED: Final = "not judged"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Rule(Generic[SubjectT]):
-    """An invariant over subjects of one type. `needs` are the kinds without which it is not
-    judged.
-    """
+    """An invariant over subjects of one type; without a kind in `needs` it is not judged."""
 
     name: str
     description: str
@@ -36,9 +34,7 @@ class Rule(Generic[SubjectT]):
         return all(getattr(snapshot, kind) is not None for kind in self.needs)
 
     def findings(self, subject: SubjectT, index: SnapshotIndex) -> Iterator[Finding]:
-        """Yield the findings. A rule that fails on a subject reports that, and still judges the
-        others.
-        """
+        """Yield the findings; a rule that fails on a subject reports that as a finding."""
         try:
             yield from self.judge(subject, index)
         except Exception as error:  # noqa: BLE001  # told as a breach: who looks on ends no leader

@@ -32,9 +32,7 @@ class OperationConflictError(OperationsError):
 
 
 class OperationFinishedError(OperationsError):
-    """The operationID was used before and its object was deleted, so a late replay creates
-    nothing.
-    """
+    """The operationID was used before and its object was deleted; a replay creates nothing."""
 
     code = "operation_finished"
 

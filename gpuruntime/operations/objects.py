@@ -45,9 +45,7 @@ class UnitOrder:
 
     @property
     def is_callers(self) -> bool:
-        """Return whether a caller asked for the unit; a worker is created like its function's
-        unit.
-        """
+        """Return whether a caller asked for the unit; the platform asks for workers."""
         return self.request.serverless is None or self.request.serverless.workerOf is None
 
     @property

@@ -92,9 +92,7 @@ class Pools:
         self._turns = KeyedLock[str]()
 
     async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
-        """Create the pool, even if the caller disconnects. A second caller waits and gets a
-        replay.
-        """
+        """Create the pool, even if the caller disconnects. A second caller gets a replay."""
         order = pool_order(request, self._namespace)
         return await self._attempts.run(request.operationID, lambda: self._attempt(order))
 

@@ -111,9 +111,7 @@ class Storages:
         )
 
     async def create(self, request: CreateStorage, scope: Scope = EVERYTHING) -> StorageCreation:
-        """Create the storage, even if the caller disconnects. A second caller waits and gets a
-        replay.
-        """
+        """Create the storage, even if the caller disconnects. A second caller gets a replay."""
         order = _order_of(request, self._namespace, scope)
         # An operationID has no blanks, so it never equals this key.
         attempt = order.operation_id or f"storage {order.key.name}"
@@ -171,8 +169,7 @@ class Storages:
         *,
         if_match: Collection[str] | None = None,
     ) -> None:
-        """Delete the storage; raise StorageInUseError if a unit mounts it or another storage
-        copies it.
+        """Delete the storage, or raise StorageInUseError if it is mounted or copied.
 
         `if_match` is checked before any write. A second deletion raises StorageNotFoundError.
         """
@@ -279,9 +276,7 @@ class Storages:
             raise StrictError((Problem(field="prepare.fromStorageName", message=message),))
 
     def _demand_free(self, storage: GPUStorage) -> None:
-        """Raise StorageInUseError if a unit holds the storage; units that wait for it may be
-        recovered.
-        """
+        """Raise StorageInUseError if a unit holds the storage; waiting units are no obstacle."""
         if storage.status.holder is not None:
             raise _in_use(storage, {storage.status.holder.name})
 

@@ -71,8 +71,7 @@ class Units:
         *,
         storage_uids: Mapping[str, str] | None = None,
     ) -> Creation:
-        """Create the unit, even if the caller disconnects. A second caller waits and gets a
-        replay.
+        """Create the unit, even if the caller disconnects. A second caller gets a replay.
 
         For a worker, `storage_uids` has the storages that its function was given to mount.
         """
@@ -184,9 +183,7 @@ class Units:
         return spec
 
     def _turn_of(self, function: Given[Serverless]) -> AbstractAsyncContextManager[None]:
-        """Let declarations of a function run in turn, so that each finds the previous one in the
-        cache.
-        """
+        """Let declarations of a function run in turn; each finds the last one in the cache."""
         if not isinstance(function, Serverless) or function.workerOf:
             return nullcontext()
         return self._turns.of(function.requestID)

@@ -140,9 +140,7 @@ def _cut_items(cut: Cut, value: Any, path: str, problems: list[Problem]) -> Any:
 
 @attrs.frozen(slots=True)
 class _Judging:
-    """The state of checking one document; once it was read whole, its parts need not be read
-    again.
-    """
+    """The state of checking a document; once it is read, its parts are not read again."""
 
     structurer: Structurer
     is_read: bool

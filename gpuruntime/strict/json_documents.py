@@ -30,9 +30,7 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def parsed(self, parse: Callable[[object], ValueT]) -> ValueT:
-        """Return the parsed value, or raise StrictError with the problems of document and value
-        together.
-        """
+        """Return the parsed value, or raise StrictError with all problems together."""
         try:
             value = parse(self.value)
         except StrictError as error:
@@ -111,9 +109,7 @@ def _integer(text: str) -> int | float:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether UTF-8 can encode the text; Python also reads an escaped half of a surrogate
-    pair.
-    """
+    """Return whether UTF-8 can encode the text; half of a surrogate pair cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:

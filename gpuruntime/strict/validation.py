@@ -37,9 +37,7 @@ def storage_problems(storage: GPUStorage) -> tuple[Problem, ...]:
 
 
 def reason_of(problems: tuple[Problem, ...]) -> UnitReason:
-    """Return the reason of the problem to fix first: the envelope, then storages, then the
-    function.
-    """
+    """Return the reason to fix first: the envelope, then storages, then the function."""
     fields = [problem.field for problem in problems]
     if all(field.startswith("spec.serverless") for field in fields):
         return UnitReason.SERVERLESS_CONFIG_INVALID

@@ -85,9 +85,7 @@ def crds() -> tuple[JsonObject, ...]:
 
 
 def render() -> str:
-    """Return one YAML document for each kind, always the same text, for kubectl and the
-    repository.
-    """
+    """Return one YAML document for each kind, always the same text."""
     return yaml.dump_all(crds(), Dumper=_Dumper, sort_keys=False, width=99)
 
 

@@ -75,9 +75,7 @@ def encode_canonical(value: JsonValue) -> bytes:
 
 
 def to_json(value: object) -> JsonObject:
-    """Return an attrs value as a request body, without Nones; fields choose the form of
-    timestamps.
-    """
+    """Return an attrs value as a request body, without Nones."""
     model: type = type(value)
     members = (
         (name, _plain(getattr(value, name), is_micro=is_micro))
@@ -87,9 +85,7 @@ def to_json(value: object) -> JsonObject:
 
 
 def default_of(field: "attrs.Attribute[Any]") -> Any:
-    """Return the field's default, for comparison only, since a factory creates a new value each
-    time.
-    """
+    """Return the field's default, for comparison only; a factory's value is new each time."""
     default: Any = field.default
     return default.factory() if hasattr(default, "factory") else default
 

@@ -14,7 +14,5 @@ EMPTY_OBJECT: Final = msgspec.Raw(b"{}")
 
 
 def keep_bytes(value: object, name: str) -> None:
-    """Copy the bytes in a model's `__attrs_post_init__`; a slice would keep a whole page in
-    memory.
-    """
+    """Copy a model's bytes in `__attrs_post_init__`; a slice would keep its whole page."""
     object.__setattr__(value, name, getattr(value, name).copy())

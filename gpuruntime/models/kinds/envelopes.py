@@ -23,9 +23,7 @@ class HasEnvelope(Protocol):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Envelope:
-    """An envelope in which `1Gi` equals `1024Mi`. A text that is not a quantity equals only
-    itself.
-    """
+    """An envelope in which `1Gi` equals `1024Mi`; other texts equal only themselves."""
 
     cpu: Quantity | str
     memory: Quantity | str
@@ -33,9 +31,7 @@ class Envelope:
     gpuProduct: str
 
     def may_equal(self, other: "Envelope") -> bool:
-        """Return whether the envelopes may be equal; only the manager knows the default of an open
-        member.
-        """
+        """Return whether the envelopes may be equal; only the manager knows its defaults."""
         mine, theirs = attrs.astuple(self, recurse=False), attrs.astuple(other, recurse=False)
         return all(a == b or "" in (a, b) for a, b in zip(mine, theirs, strict=True))
 

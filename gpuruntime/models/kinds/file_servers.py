@@ -18,8 +18,9 @@ def files_path(storage: str) -> str:
 def accessor_arguments(
     storage: str, *, folder: str, is_writable: bool, port: int = ACCESSOR_PORT
 ) -> tuple[str, ...]:
-    """Return the arguments of dufs, which forbids all that they do not allow, such as links
-    outside.
+    """Return the arguments of dufs, which forbids everything that they do not allow.
+
+    Links that lead out of the folder are an example.
     """
     uploads = ("--allow-upload", "--allow-delete") if is_writable else ()
     prefix = files_path(storage)

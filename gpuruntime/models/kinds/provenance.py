@@ -98,9 +98,7 @@ def is_of(value: KubernetesObject, operation_id: str, request_hash: str) -> bool
 
 
 def pool_of(stock: GPUUnit) -> str:
-    """Return the name of the pool that created the stock, or an empty string for stock made by
-    hand.
-    """
+    """Return the name of the pool that created the stock, or an empty string."""
     return stock.metadata.labels.get(labels.POOL, "") if _is_made(stock) else ""
 
 
@@ -165,8 +163,6 @@ def _ordinal_in(text: str) -> int:
 
 
 def _key(text: str) -> Key | None:
-    """Return the key if both parts are DNS labels, else None, as a key becomes the path of a
-    request.
-    """
+    """Return the key, or None if a part is not a DNS label; keys become paths of requests."""
     namespace, _, name = text.partition("/")
     return Key(namespace, name) if is_dns_label(namespace) and is_dns_label(name) else None

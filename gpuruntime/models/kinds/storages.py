@@ -156,8 +156,9 @@ def prepare_digest(storage: GPUStorage) -> str:
 
 
 def asks_to_recover(storage: GPUStorage) -> bool:
-    """Return whether a recovery was requested since the failed run; a changed prepare is no
-    request.
+    """Return whether a recovery was requested since the failed run.
+
+    A prepare that was merely changed requests nothing.
     """
     prepare = storage.status.prepare
     is_asked = RECOVER in storage.metadata.annotations

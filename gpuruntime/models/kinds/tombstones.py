@@ -51,9 +51,7 @@ class Tombstone:
 
 
 def tombstone_of(config_map: ConfigMap) -> Tombstone:
-    """Return the tombstone in the ConfigMap; it ends the operation even if its data was
-    overwritten.
-    """
+    """Return the tombstone; it ends its operation even if its data was overwritten."""
     return Tombstone(
         operation_id=provenance.operation_of(config_map),
         expires_at=_expiry_of(config_map),
@@ -68,7 +66,8 @@ def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
 
 
 def _expiry_of(config_map: ConfigMap) -> datetime:
-    """Return the expiry, or the end of time if it is unreadable, so that nothing is forgotten
-    early.
+    """Return the expiry, or the end of time if it cannot be read.
+
+    So no operation is forgotten early.
     """
     return moment_of(config_map.metadata.annotations.get(EXPIRES_AT, "")) or _NEVER

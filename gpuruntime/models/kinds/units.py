@@ -105,8 +105,9 @@ class GPUUnitSpec:
 
     @property
     def is_function_template(self) -> bool:
-        """Return whether the unit declares a function; then it runs no Pod, and its workers are
-        other units.
+        """Return whether the unit declares a function; its workers are other units.
+
+        Such a unit runs no Pod itself.
         """
         return self.serverless is not None and self.serverless.workerOf is None
 

@@ -8,9 +8,7 @@ import attrs
 
 @attrs.frozen(kw_only=True, slots=True)
 class Condition:
-    """lastTransitionTime is the time of the last change of `status`; a new reason does not move
-    it.
-    """
+    """lastTransitionTime is the time of the last change of `status`, not of the reason."""
 
     type: str
     status: str = "Unknown"

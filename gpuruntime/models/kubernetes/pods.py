@@ -87,8 +87,9 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the Pod is ready and not terminating; a terminating Pod stays ready for a
-        while.
+        """Return whether the Pod is ready and not terminating.
+
+        A terminating Pod keeps its condition Ready for a while.
         """
         ready = self.condition("Ready")
         return ready is not None and ready.is_true and self.metadata.deletionTimestamp is None

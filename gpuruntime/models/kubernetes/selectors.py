@@ -44,9 +44,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels match; an absent label is in no set, so `notin` and `!=` match
-        it.
-        """
+        """Return whether the labels match; `notin` and `!=` match an absent label."""
         present = labels.get(self.key)
         match self.operator:
             case Operator.IN:

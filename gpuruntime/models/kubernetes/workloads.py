@@ -32,9 +32,7 @@ class Deployment:
 
     @property
     def refusal(self) -> str:
-        """Return why the cluster refuses the Pod, such as a quota or an admission, or an empty
-        string.
-        """
+        """Return why the cluster rejects the Pod, such as a quota, or an empty string."""
         failure = condition_of(self.status.conditions, "ReplicaFailure")
         return failure.message if failure is not None and failure.is_true else ""
 

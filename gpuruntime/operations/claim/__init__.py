@@ -1,3 +1,1 @@
-"""The claim protocol gives one stock unit to one request, even if requests, answers or processes
-fail.
-"""
+"""The claim protocol gives one request one stock unit, whatever fails."""

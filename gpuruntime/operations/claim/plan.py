@@ -245,9 +245,7 @@ Move: TypeAlias = Answer | Fail | ReadByName | StartOver
 
 
 def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
-    """Return the move after an outcome. `stock_uid` is our claim's, or empty if the unit takes no
-    stock.
-    """
+    """Return the next move. `stock_uid` is our claim's, or empty if the unit takes no stock."""
     match outcome:
         case Made(unit):
             return Answer(unit=unit, is_replay=False)

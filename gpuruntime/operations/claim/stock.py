@@ -78,9 +78,7 @@ class Refusals:
         log.warning("stock refuses its claim", stock=str(stock.metadata.key), error=str(error))
 
     def raise_if_forbidden(self) -> None:
-        """Raise the last rejection if it is a ForbiddenError; this process may lack the right
-        itself.
-        """
+        """Raise the last rejection if it is a ForbiddenError: the right itself may be missing."""
         if isinstance(self._last, ForbiddenError):
             raise self._last
 
@@ -206,9 +204,7 @@ class StockClaims:
             self._stock.write_through(freed)
 
     async def _claim_listed(self, wanted: Wanted, refusals: Refusals) -> Claim | None:
-        """Wait for this process's writes in flight, then let a LIST decide, as the cache shows
-        nothing.
-        """
+        """The cache shows nothing: wait for our own writes in flight, then let a LIST decide."""
         loop = asyncio.get_running_loop()
         patience_ends_at = loop.time() + PATIENCE_SECONDS
         while True:
@@ -275,9 +271,7 @@ class StockClaims:
         *,
         ours_only: bool = False,
     ) -> GPUUnit | None:
-        """Return the first unit that this call has not tried and no caller of this process is
-        trying.
-        """
+        """Return the first unit that neither this call has tried nor another caller is trying."""
         for stock in claimable:
             uid = stock.metadata.uid
             if uid in passed or self._reservations.has(wanted.spec_name, uid):

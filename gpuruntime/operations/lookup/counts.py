@@ -49,8 +49,7 @@ def one(_: KubernetesObject) -> int:
 
 
 class Counts(Generic[ObjectT]):
-    """Counts by group and state that follow every change of a cache, so that reading them costs
-    nothing.
+    """Counts by group and state that follow every change of a cache; reading them is cheap.
 
     Each object counts as one, unless `amount_of` returns another amount.
     """

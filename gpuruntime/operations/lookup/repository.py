@@ -55,9 +55,7 @@ class Repository(Generic[ObjectT]):
         return Key(self._namespace, name)
 
     def cached(self, name: str) -> ObjectT | None:
-        """Return the object from the cache, or None if it is unknown or was deleted by this
-        process.
-        """
+        """Return the object from the cache, or None if unknown or deleted by this process."""
         held = self._cache.store.get(self.key(name))
         return None if held is None or self._deletions.has_deleted(held) else held
 

@@ -268,9 +268,7 @@ def tombstone(operation: str, *, kind: str = "GPUUnit", name: str, uid: str) -> 
 
 
 def sound() -> Snapshot:
-    """Return the snapshot: `demo` has consumed p-1; p-4 is claimed for `next`, which has not
-    started.
-    """
+    """Return the snapshot; `demo` has consumed p-1, and p-4 is claimed for `next`."""
     demo = active_unit("demo", 1, operation="one", started=True)
     mounts = (StorageMount(name=STORAGE, mountPath="/data"),)
     return Snapshot(

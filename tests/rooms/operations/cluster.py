@@ -125,9 +125,7 @@ class Cluster:
         return [each for each in stock if not notes(each).get(labels.CLAIMED_BY, "")]
 
     def assert_sound(self, *, strays: int = 0) -> None:
-        """Assert that each unit has a stock unit of its own, claimed for it; `strays` more are
-        claimed.
-        """
+        """Assert that each unit has its own claimed stock unit; `strays` more are claimed."""
         sources = Counter(notes(unit).get(labels.SOURCE_STOCK_UID, "") for unit in self.units)
         assert all(count == 1 for count in sources.values()), "a stock unit is named twice"
         operations = Counter(notes(unit).get(labels.OPERATION_ID, "") for unit in self.units)

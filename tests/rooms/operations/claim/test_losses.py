@@ -219,9 +219,7 @@ async def test_an_operation_whose_unit_was_deleted_is_finished(cluster: Cluster)
 
 
 async def delete_and_bring_back(cluster: Cluster, api: Replica) -> None:
-    """Restore a deleted unit, as a create that lands after the deletion does, until the manager
-    removes it again.
-    """
+    """Restore a deleted unit, as a create that lands after the deletion does."""
     [unit] = cluster.units
     await api.inventory.units.delete(unit["metadata"]["name"])
     kept = ("name", "namespace", "labels", "annotations")
