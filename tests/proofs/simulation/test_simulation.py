@@ -1,6 +1,7 @@
 """A few seeds of the simulation; `nox -s simulate` runs many."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from tests.proofs.simulation.faults.kinds import FaultKind, PlannedFault, Target
 from tests.proofs.simulation.faults.plan import plan_of
 from tests.proofs.simulation.mutations.catalogue import MUTATIONS
 from tests.proofs.simulation.mutations.mutation import Mutation, planted, source_of
-from tests.proofs.simulation.run import simulate
+from tests.proofs.simulation.run import FATAL_LINES, simulate
 from tests.proofs.simulation.shrink import shrunk
 
+ROOT = Path(__file__).parents[3]
 # Short runs with crashes and lagging caches; the second one has a function.
 SEEDS = (1, 7, 17)
 TELL_DIGEST = """
@@ -83,3 +85,10 @@ def test_a_mutation_can_be_planted(mutation: Mutation) -> None:
 
 def test_mutations_have_different_names() -> None:
     assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)
+
+
+@pytest.mark.parametrize("event", sorted(FATAL_LINES))
+def test_a_fatal_log_line_is_one_that_the_product_writes(event: str) -> None:
+    calls = re.compile(rf'log\.\w+\(\s*"{re.escape(event)}"')
+    sources = (ROOT / "gpuruntime").rglob("*.py")
+    assert any(calls.search(path.read_text()) for path in sources)
