@@ -268,7 +268,7 @@ async def test_a_request_gets_heartbeats_and_at_its_end_the_missing_count(declar
         assert (await info(declared))["num_waiting"] == 0
 
 
-async def test_open_requests_are_told_that_the_consumer_was_deleted(declared: Bus) -> None:
+async def test_open_requests_end_when_the_consumer_is_deleted(declared: Bus) -> None:
     stream = declared.names.invocations
     async with inbox(declared) as opened:
         await opened.ask()

@@ -78,7 +78,7 @@ def test_without_a_record_nothing_is_started() -> None:
 
 
 @pytest.mark.parametrize("state", TERMINAL)
-def test_what_has_ended_is_never_started_again(state: State) -> None:
+def test_an_ended_invocation_is_never_started_again(state: State) -> None:
     assert isinstance(decided(stored(state)), Drop)
 
 

@@ -16,7 +16,7 @@ FUNCTIONS: Final = (
         "gpuruntime.worker.delivery_plan",
         "    if record.state.is_terminal:\n        return Drop",
         "    if False:\n        return Drop",
-        "tests/rooms/worker/test_delivery_plan.py::test_what_has_ended_is_never_started_again",
+        "tests/rooms/worker/test_delivery_plan.py::test_an_ended_invocation_is_never_started_again",
     ),
     Mutation(
         "an invocation for another unit's function never ends",
