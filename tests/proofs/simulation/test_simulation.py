@@ -1,9 +1,11 @@
 """A few seeds of the simulation; `nox -s simulate` runs many."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.proofs.simulation.mutations.catalogue import MUTATIONS
 from tests.proofs.simulation.mutations.mutation import Mutation, planted, source_of
 from tests.proofs.simulation.run import FATAL_LINES, simulate
 from tests.proofs.simulation.shrink import shrunk
+from tests.proofs.simulation.virtual_time import run_virtually
 
 ROOT = Path(__file__).parents[3]
 # Short runs with crashes and lagging caches; the second one has a function.
@@ -37,6 +40,29 @@ def test_a_disturbed_run_keeps_every_promise_and_ends_like_an_undisturbed_one(se
 def test_a_seed_gives_the_same_run_to_the_last_event(seed: int) -> None:
     first, second = (simulate(seed, plan_of(seed)) for _ in range(2))
     assert (first.events, first.digest) == (second.events, second.digest)
+
+
+def test_tasks_are_cancelled_in_an_order_that_is_the_same_in_every_run() -> None:
+    async def wait(number: int, cancelled: list[int]) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.append(number)
+
+    async def cancel_many() -> list[int]:
+        cancelled: list[int] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1), asyncio.TaskGroup() as group:
+                for number in range(100):
+                    group.create_task(wait(number, cancelled))
+        return cancelled
+
+    orders = []
+    for size in (1, 2000):
+        fillers = [bytearray(length) for length in range(size)]
+        orders.append(run_virtually(cancel_many()))
+        fillers.clear()
+    assert orders[0] == orders[1]
 
 
 def test_a_run_does_not_depend_on_the_hash_seed_of_its_process() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 ResultT = TypeVar("ResultT")
@@ -30,6 +31,21 @@ class _ImmediateSelector(selectors.SelectSelector):
         return []
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is its number.
+
+    A TaskGroup cancels its tasks in the order of a set. Without this, that order depends on the
+    addresses of the tasks, and a seed is not the same run in every process.
+    """
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time moves as soon as no task is ready.
 
@@ -40,6 +56,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual_selector = _ImmediateSelector()
         super().__init__(self._virtual_selector)
+        numbers = count()
+        self.set_task_factory(
+            lambda loop, coro, **options: _NumberedTask(next(numbers), coro, loop=loop, **options)
+        )
 
     def time(self) -> float:
         return self._virtual_selector.now
