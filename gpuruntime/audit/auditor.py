@@ -46,7 +46,7 @@ class Auditor:
 
     While `is_current` reports that the caches are not kept current, nothing is found and earlier
     suspicions are forgotten, since each cache then shows another time. A silent auditor only
-    answers callers of `look`; another process logs its breaches.
+    answers callers of `audit`; another process logs its breaches.
     """
 
     def __init__(

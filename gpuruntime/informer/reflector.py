@@ -87,7 +87,10 @@ class Reflector(Generic[ObjectT]):
         return 0.0 if self.error is None else _loop_time() - self._failed_at
 
     def doubt(self) -> None:
-        """Ask for a new list because the store has diverged; it begins after the next event."""
+        """Ask for a new list because the store has diverged.
+
+        It begins after the next event or bookmark.
+        """
         self._is_doubted = True
 
     async def _attempt(self) -> Outcome:

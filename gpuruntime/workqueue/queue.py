@@ -74,7 +74,8 @@ class WorkQueue(Generic[KeyT]):
     def add(self, key: KeyT, *, is_backlog: bool = False) -> None:
         """Add a key. With `is_backlog`, it waits behind all others.
 
-        That ends if the key is added again without the flag, or if a worker has it now.
+        Adding it again without the flag ends that. While a worker has the key, the flag has no
+        effect.
         """
         if self._is_shut_down:
             return
