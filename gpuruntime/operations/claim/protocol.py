@@ -55,7 +55,7 @@ from gpuruntime.operations.tombstones import Tombstones
 ResultT = TypeVar("ResultT")
 
 # With these statuses the API server has rejected the request without carrying it out.
-DEFINITE: Final = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
+REFUSAL_STATUSES: Final = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
 
 
 @attrs.define(kw_only=True, slots=True)
@@ -101,7 +101,7 @@ class ClaimAttempt:
             accepted_at=order.accepted_at,
         )
         # Claims of our operation to skip, by uid and version: re-stamping them failed.
-        self._passed: set[tuple[str, str]] = set()
+        self._claims_to_skip: set[tuple[str, str]] = set()
         self._is_first_round = True
         self._storage_uids: Mapping[str, str] = {}
 
@@ -124,7 +124,7 @@ class ClaimAttempt:
         if unit is not None:
             return Answer(unit=unit, is_replay=True)
         if self._is_first_round:
-            self._storage_uids = await self._mounted()
+            self._storage_uids = await self._check_storages()
         if not self._order.takes_stock:
             return await self._create_template(timings)
         with _timed(timings, "claim"):
@@ -180,7 +180,7 @@ class ClaimAttempt:
         if function and not function.workerOf:
             self._demand_free_function(function.requestID)
 
-    async def _mounted(self) -> Mapping[str, str]:
+    async def _check_storages(self) -> Mapping[str, str]:
         """Check the storages and return their uids; for a worker, those of its function's unit."""
         order = self._order
         names = [mount.name for mount in order.request.storageMounts]
@@ -201,8 +201,8 @@ class ClaimAttempt:
             await self._demand_unfinished()
             return await self._reuse(stock)
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(_settled(self._find_tombstone()), name="find tombstone")
-            taken = await _settled(self._take())
+            reading = tasks.create_task(_as_value(self._find_tombstone()), name="find tombstone")
+            taken = await _as_value(self._take())
         tombstone = reading.result()
         if tombstone is not None and isinstance(taken, Claim):
             await self.release(taken)
@@ -210,8 +210,8 @@ class ClaimAttempt:
             raise claim_plan.operation_finished(self._wanted.operation_id)
         # Without the tombstone it is unknown whether the operation is finished. Report that error
         # instead of missing stock.
-        is_undecided = isinstance(taken, InsufficientCapacityError)
-        if isinstance(tombstone, GpuRuntimeError) and is_undecided:
+        is_out_of_stock = isinstance(taken, InsufficientCapacityError)
+        if isinstance(tombstone, GpuRuntimeError) and is_out_of_stock:
             raise tombstone
         if isinstance(taken, GpuRuntimeError):
             raise taken
@@ -230,7 +230,7 @@ class ClaimAttempt:
     async def _reuse(self, stock: GPUUnit) -> Claim | StartOver:
         claim = await self._stock.restamp(stock, self._wanted)
         if claim is None:
-            self._passed.add(_version_of(stock))
+            self._claims_to_skip.add(_version_of(stock))
             return StartOver()
         return claim
 
@@ -248,7 +248,7 @@ class ClaimAttempt:
     def _own_claim(self) -> GPUUnit | None:
         for stock in self._caches.stock.store.by_index(OPERATION, self._wanted.operation_id):
             is_ours = claim_plan.is_claim_of(stock, self._wanted)
-            if is_ours and _version_of(stock) not in self._passed:
+            if is_ours and _version_of(stock) not in self._claims_to_skip:
                 return stock
         return None
 
@@ -333,12 +333,12 @@ def _outcome_of(error: KubeError) -> Outcome:
     """
     if isinstance(error, AlreadyExistsError):
         return Exists()
-    if isinstance(error, ApiError) and error.status in DEFINITE:
+    if isinstance(error, ApiError) and error.status in REFUSAL_STATUSES:
         return Refused(translated(error))
     return Lost(translated(error))
 
 
-async def _settled(work: Awaitable[ResultT]) -> ResultT | GpuRuntimeError:
+async def _as_value(work: Awaitable[ResultT]) -> ResultT | GpuRuntimeError:
     """Return an error as a value, so that it does not cancel the task beside it."""
     try:
         return await work

@@ -44,7 +44,7 @@ from gpuruntime.strict.structure import Problem
 log = structlog.get_logger()
 
 # A unit that has lost its stock retries after this many seconds, and as soon as stock appears.
-LOOK_AGAIN_SECONDS: Final = 30.0
+RETRY_CLAIM_SECONDS: Final = 30.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -76,19 +76,19 @@ class UnitReconciler:
         if problems:
             await self.runner.report(unit, invalid_verdict(problems))
             return DONE
-        return await self._pass(unit, await self._gate(unit))
+        return await self._carry_out(unit, await self._gate(unit))
 
-    async def _pass(self, unit: GPUUnit, found: Gate) -> Result:
+    async def _carry_out(self, unit: GPUUnit, found: Gate) -> Result:
         match found:
             case Start() if unit.spec.is_function_template:
                 return await self._declare(unit)
             case Start():
                 return await self._start(unit)
             case Wait(message, seconds):
-                await self._hold(unit, UnitReason.DEPLOYMENT_PROGRESSING, message)
+                await self._report_waiting(unit, UnitReason.DEPLOYMENT_PROGRESSING, message)
                 return Result(requeue_after_seconds=seconds)
             case Lose(message):
-                await self._hold(unit, UnitReason.OPERATION_CONFLICT, message)
+                await self._report_waiting(unit, UnitReason.OPERATION_CONFLICT, message)
                 return DONE
             case Remove():
                 await self._remove(unit)
@@ -183,8 +183,8 @@ class UnitReconciler:
         if await self.reclaimer.claim_for(unit, self._own_stock(unit)):
             return DONE
         text = f"{message}; no ready stock of {unit.spec.specName} is left: waits for some"
-        await self._hold(unit, UnitReason.CLAIM_LOST, text)
-        return Result(requeue_after_seconds=LOOK_AGAIN_SECONDS)
+        await self._report_waiting(unit, UnitReason.CLAIM_LOST, text)
+        return Result(requeue_after_seconds=RETRY_CLAIM_SECONDS)
 
     def _own_stock(self, unit: GPUUnit) -> tuple[GPUUnit, ...]:
         """Return the stock that this unit may take again: claimed for it, or named by it."""
@@ -205,7 +205,7 @@ class UnitReconciler:
             self.recorder, GPU_UNITS, unit, Note("OperationFinished", text, is_warning=True)
         )
 
-    async def _hold(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
+    async def _report_waiting(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
         await self.runner.report(unit, Verdict(reason=reason, message=message))
 
 

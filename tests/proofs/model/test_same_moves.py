@@ -59,7 +59,7 @@ COUNTERPARTS: Final = (
     Counterpart(
         CLAIMS,
         "ClaimAttempt._round",
-        ("replay", "_mounted", "_create_template", "claim", "create"),
+        ("replay", "_check_storages", "_create_template", "claim", "create"),
         Caller.replay,
     ),
     Counterpart(
@@ -72,7 +72,7 @@ COUNTERPARTS: Final = (
     Counterpart(
         CLAIMS,
         "ClaimAttempt.claim",
-        ("_demand_unfinished", "_reuse", "_settled", "release"),
+        ("_demand_unfinished", "_reuse", "_as_value", "release"),
         Caller._claim_on,
     ),
     Counterpart(CLAIMS, "ClaimAttempt._reuse", ("restamp",), Caller._reuse),
@@ -93,7 +93,7 @@ COUNTERPARTS: Final = (
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),
     Counterpart(
-        UNIT, "UnitReconciler._reconcile", ("report", "_pass", "_gate"), leaders._unit_writes
+        UNIT, "UnitReconciler._reconcile", ("report", "_carry_out", "_gate"), leaders._unit_writes
     ),
     Counterpart(
         UNIT,
@@ -106,8 +106,8 @@ COUNTERPARTS: Final = (
     ),
     Counterpart(
         UNIT,
-        "UnitReconciler._pass",
-        ("_declare", "_start", "_hold", "_hold", "_remove", "_claim_again"),
+        "UnitReconciler._carry_out",
+        ("_declare", "_start", "_report_waiting", "_report_waiting", "_remove", "_claim_again"),
         leaders._unit_writes,
     ),
     # After the gate the product asks whether the unit may mount its storages, and may delay the
@@ -224,7 +224,7 @@ def test_an_undisturbed_attempt_takes_the_steps_in_the_product_s_order() -> None
         ways = [each for label, each in successors(state, scope) if "gives up" not in label]
         state = ways[0]
         steps.append(state.attempts[0].step)
-    unknown = {"_mounted", "_create_template"}
+    unknown = {"_check_storages", "_create_template"}
     counterpart = [step for step in awaited(CLAIMS, "ClaimAttempt._round") if step not in unknown]
     assert [step for step in steps if step in counterpart] == counterpart
 

@@ -242,8 +242,8 @@ CORE: Final = (
     Mutation(
         "lack of stock is answered for a possibly finished operation",
         "gpuruntime.operations.claim.protocol",
-        "        is_undecided = isinstance(taken, InsufficientCapacityError)",
-        "        is_undecided = False",
+        "        is_out_of_stock = isinstance(taken, InsufficientCapacityError)",
+        "        is_out_of_stock = False",
     ),
     Mutation(
         "a pool refills from a list that lacks its own creates",
