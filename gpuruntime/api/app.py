@@ -19,7 +19,7 @@ from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.routes import live_routes
 from gpuruntime.api.console.static_files import console_files
 from gpuruntime.api.console.streams import Changes, StreamLimits, Streams
-from gpuruntime.api.files.file_servers import FileServers, Way, directly
+from gpuruntime.api.files.file_servers import AddressMapping, FileServers, same_address
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.relay import FileRelay
 from gpuruntime.api.http.body import Bodies, BodyLimits
@@ -84,7 +84,7 @@ class ApiOptions:
 class AppContext:
     """Dependencies of the routes. All stores but the caches may still be empty when requests come.
 
-    `services` are those of storages' file servers, and `way` leads to their addresses.
+    `services` are those of storages' file servers, and `map_address` leads to their addresses.
     """
 
     operations: Operations
@@ -99,7 +99,7 @@ class AppContext:
     now: Callable[[], datetime]
     rng: Random
     meter: Meter = NullMeter()
-    way: Way = directly
+    map_address: AddressMapping = same_address
     guard: Guard = attrs.field(factory=NoAuthentication)
 
 
@@ -196,7 +196,7 @@ def routes_of(
         ),
         *storage_routes(operations.storages, options.namespaces),
         *file_routes(
-            FileServers(operations.storages, context.services, context.way),
+            FileServers(operations.storages, context.services, context.map_address),
             FileRelay(options.files),
         ),
         log_route(operations.units, UnitLogs(client)),

@@ -92,7 +92,7 @@ class EmbeddedCluster:
             await self._informers.synced()
             self.ready.set()
 
-    def way(self, host: str, _: int) -> tuple[str, int] | None:
+    def map_address(self, host: str, _: int) -> tuple[str, int] | None:
         """Return host and port of the process behind a Service's address, or None without one.
 
         A process listens at one port only, so the requested port is ignored.

@@ -206,7 +206,7 @@ class Api:
             now=now,
             rng=rng,
             meter=self._registry,
-            way=self._process.way,
+            map_address=self._process.map_address,
             guard=self._guard(client),
         )
         options = ApiOptions(

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.files.file_servers import Way, directly
+from gpuruntime.api.files.file_servers import AddressMapping, same_address
 from gpuruntime.api.http.server import ServerRunner
 from gpuruntime.bus.connection import Connection, Opener
 from gpuruntime.bus.names import Names
@@ -82,7 +82,7 @@ class Process:
     rng: Random = attrs.field(factory=Random)
     role_context: RoleContext = role_context
     serving: Serving = over_http
-    way: Way = directly
+    map_address: AddressMapping = same_address
     opener: Opener = open_session
 
 

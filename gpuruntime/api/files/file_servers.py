@@ -23,10 +23,10 @@ from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.storages import Storages
 
 # Maps an address of the cluster to one that this process reaches, or None if nothing is there.
-Way: TypeAlias = Callable[[str, int], tuple[str, int] | None]
+AddressMapping: TypeAlias = Callable[[str, int], tuple[str, int] | None]
 
 
-def directly(host: str, port: int) -> tuple[str, int]:
+def same_address(host: str, port: int) -> tuple[str, int]:
     """Return the address itself, for a process in the cluster's own network."""
     return host, port
 
@@ -57,10 +57,15 @@ class FileServer:
 
 
 class FileServers:
-    def __init__(self, storages: Storages, services: Store[Service], way: Way = directly) -> None:
+    def __init__(
+        self,
+        storages: Storages,
+        services: Store[Service],
+        map_address: AddressMapping = same_address,
+    ) -> None:
         self._storages = storages
         self._services = services
-        self._way = way
+        self._map_address = map_address
 
     async def storage(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
         """Return a storage with an accessor; raise StorageNotFoundError or AccessorOffError."""
@@ -75,7 +80,7 @@ class FileServers:
         """Return the file server; raise NotServingError while it is not ready."""
         name = storage.metadata.name
         _demand_ready(storage)
-        place = self._way(*self._address_of(storage))
+        place = self._map_address(*self._address_of(storage))
         if place is None:
             raise NotServingError(f"the accessor of storage {name} is simulated: it has no files")
         return FileServer(storage=name, host=place[0], port=place[1])

@@ -23,10 +23,10 @@ def web_handler(route: Route, connection: Callable[[], ClusterLink], bodies: Bod
     """
 
     queries: QueryReader[Any] = QueryReader(route.query)
-    is_any = route.query is AnyQuery
+    takes_any_query = route.query is AnyQuery
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        query = AnyQuery() if is_any else queries.read(request.rel_url.raw_query_string)
+        query = AnyQuery() if takes_any_query else queries.read(request.rel_url.raw_query_string)
         body = await _body(request, route, bodies)
         if route.needs_cluster:
             demand_cluster(connection())
@@ -42,11 +42,11 @@ def encoded(reply: Reply, answer: Answer) -> web.Response:
     return web.Response(
         status=reply.status,
         body=_bytes(reply, answer.form),
-        headers={**_type(answer), **reply.headers},
+        headers={**_content_type(answer), **reply.headers},
     )
 
 
-def _type(answer: Answer) -> dict[str, str]:
+def _content_type(answer: Answer) -> dict[str, str]:
     return {} if answer.form is Form.EMPTY else {hdrs.CONTENT_TYPE: answer.media_type}
 
 

@@ -135,7 +135,7 @@ class Dev:
         api = Api(
             self._with_operations(Address(host, operations.port)),
             transport=cluster.transport,
-            process=Process(way=cluster.way),
+            process=Process(map_address=cluster.map_address),
         )
         roles: dict[str, Role] = {"manager": Manager(anywhere, transport=cluster.transport)}
         if self._settings.nats.url:

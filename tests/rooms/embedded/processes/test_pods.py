@@ -73,7 +73,7 @@ def is_running(number: int) -> bool:
 
 async def way_to(world: World) -> tuple[str, int] | None:
     service = await world.get(SERVICES, "files")
-    return world.cluster.way(service.spec.clusterIP, 5000)
+    return world.cluster.map_address(service.spec.clusterIP, 5000)
 
 
 async def test_a_pod_runs_as_a_process_with_its_volume_and_ends_with_it(tmp_path: Path) -> None:
