@@ -170,7 +170,7 @@ class Takeovers:
         self._beats = beats
         self._walks: dict[str, _Walk] = {}
 
-    async def look(self, function: str, declarer: str, *, depth: int | None) -> float | None:
+    async def advance(self, function: str, declarer: str, *, depth: int | None) -> float | None:
         """Walk on; return when to continue, or None if there is nothing to end.
 
         After a completed walk this costs nothing. If `depth` is None the queue's content is
@@ -225,7 +225,7 @@ class UndeclaredFunctions:
     """
 
     units: Cache[GPUUnit]
-    readings: DepthPoller
+    depth_poller: DepthPoller
     consumers: Consumers
     orphans: Orphans
     catch_up: Callable[[], Awaitable[None]]
@@ -238,7 +238,7 @@ class UndeclaredFunctions:
         left = self.since.setdefault(function, now) + self.grace_seconds - now
         if left > 0:
             return Result(requeue_after_seconds=left)
-        if self.readings.of(function) is None or not await self._is_gone(function):
+        if self.depth_poller.of(function) is None or not await self._is_gone(function):
             return Result(requeue_after_seconds=AGAIN_SECONDS)
         try:
             return await self._end(function)

@@ -77,10 +77,10 @@ class Attempt:
             )
             self._count("left")
 
-    def look(self) -> None:
+    def request_check(self) -> None:
         """Read the record now, because it is reported to have changed."""
         if self._hold is not None:
-            self._hold.look()
+            self._hold.request_check()
 
     def release(self) -> None:
         """Abort the call and give the message back, because the worker is shutting down."""
@@ -93,7 +93,7 @@ class Attempt:
         try:
             invocation = read_invocation(self.delivery.data, function=options.function)
         except MalformedMessageError as error:
-            await self._tools.ends.bury_unreadable(options.function, self.delivery, str(error))
+            await self._tools.ends.write_unreadable(options.function, self.delivery, str(error))
             await self._ack("malformed")
             return
         self.invocation_id = invocation.invocationID

@@ -40,7 +40,7 @@ class DeliveryLease:
         self._records = records
         self._mine = mine
         self._options = options
-        self._looked_for = asyncio.Event()
+        self._check_due = asyncio.Event()
         self._callbacks: list[Callable[[], object]] = []
 
     @property
@@ -48,8 +48,8 @@ class DeliveryLease:
         """Return whether the attempt may not write; a released one may still write its end."""
         return self.loss is not None and self.loss is not Loss.RELEASED
 
-    def look(self) -> None:
-        self._looked_for.set()
+    def request_check(self) -> None:
+        self._check_due.set()
 
     def when_ended(self, callback: Callable[[], object]) -> None:
         self._callbacks.append(callback)
@@ -81,10 +81,10 @@ class DeliveryLease:
     async def _until_due(self) -> None:
         try:
             async with asyncio.timeout(self._options.ack_wait_seconds / 3):
-                await self._looked_for.wait()
+                await self._check_due.wait()
         except TimeoutError:
             return
-        self._looked_for.clear()
+        self._check_due.clear()
 
     async def _keep(self) -> None:
         """Extend the ack wait and compare the record.

@@ -56,7 +56,7 @@ class OutcomeWriter:
                 await self._withdraw(record)
             raise
 
-    async def bury_unreadable(self, function: str, delivery: Delivery, error: str) -> None:
+    async def write_unreadable(self, function: str, delivery: Delivery, error: str) -> None:
         await self._publish(
             DeadLetter(
                 deadLetterID=unreadable_letter_id(function, delivery.sequence),

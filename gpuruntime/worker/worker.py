@@ -210,7 +210,7 @@ class Worker:
             return
         for attempt in self._attempts.values():
             if attempt.invocation_id == control.invocationID:
-                attempt.look()
+                attempt.request_check()
 
     def _is_meant(self, order: Control) -> bool:
         """Return whether the order is for this worker: names are reused, and orders may arrive

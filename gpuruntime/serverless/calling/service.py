@@ -64,7 +64,7 @@ class FunctionService:
             tasks.create_task(self._forget_silent(), name="silent workers")
 
     def _on_beat(self, message: Message) -> None:
-        self.beats.hear(message, at=asyncio.get_running_loop().time())
+        self.beats.receive(message, at=asyncio.get_running_loop().time())
 
     async def _forget_silent(self) -> None:
         while True:

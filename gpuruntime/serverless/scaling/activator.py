@@ -91,10 +91,10 @@ class Activator:
         self._consumers = Consumers(
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
         )
-        self.readings = DepthPoller(
-            self._depths, tell=self._report_depth, tell_all=self._wake_all, meter=meter
+        self.depth_poller = DepthPoller(
+            self._depths, tell=self._report_depth, report_all=self._wake_all, meter=meter
         )
-        self.hearing_since: float | None = None
+        self.receiving_since: float | None = None
         orphans = Orphans(
             queue.jetstream,
             queue.records,
@@ -105,12 +105,12 @@ class Activator:
         )
         gone = self._make_undeclared(means, options, orphans, catch_up)
         self._scaler = self._make_scaler(means, units, gone, orphans)
-        self.waker = FunctionTriggers(
+        self.triggers = FunctionTriggers(
             self._keys,
             units=caches.units,
             stock=caches.stock,
             namespace=namespace,
-            readings=self.readings,
+            depth_poller=self.depth_poller,
             beats=self._beats,
             short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),
             touch=self._scaler.touch,
@@ -121,13 +121,13 @@ class Activator:
         self._survey_due = asyncio.Event()
 
     def function_depths(self) -> Rows:
-        memories = self._scaler.memories
-        return {(name,): memory.status.depth for name, memory in memories.items()}
+        histories = self._scaler.histories
+        return {(name,): memory.status.depth for name, memory in histories.items()}
 
     def function_waits(self) -> Rows:
         """Return the wait of each function's oldest queued invocation, or 0 if none waits."""
-        now, memories = self._now(), self._scaler.memories
-        return {(name,): memory.oldest_wait_seconds(now) for name, memory in memories.items()}
+        now, histories = self._now(), self._scaler.histories
+        return {(name,): memory.oldest_wait_seconds(now) for name, memory in histories.items()}
 
     @property
     def queues(self) -> tuple[WorkQueue[str], ...]:
@@ -138,15 +138,15 @@ class Activator:
         connection, names = self._queue.connection, self._queue.names
         async with AsyncExitStack() as stack:
             for subject, receive in (
-                (names.all_beats, self.waker.on_beat),
-                (names.all_wakes, self.waker.on_wake),
+                (names.all_beats, self.triggers.on_beat),
+                (names.all_wakes, self.triggers.on_wake),
                 (names.lost_consumers, self._on_lost_consumer),
             ):
                 await stack.enter_async_context(connection.listening(subject, receive))
-            self.waker.begin()
+            self.triggers.begin()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.controller.run(), name="functions")
-                tasks.create_task(self.readings.run(), name="depths")
+                tasks.create_task(self.depth_poller.run(), name="depths")
                 tasks.create_task(self._follow_sessions(), name="sessions")
                 tasks.create_task(self._survey(), name="consumers")
                 tasks.create_task(self._measure(), name="measure")
@@ -165,7 +165,7 @@ class Activator:
             units=caches.units,
             stock=caches.stock,
             workers=WorkerUnits(means, units, queue.connection, queue.names, rng=means.rng),
-            readings=self.readings,
+            depth_poller=self.depth_poller,
             beats=self._beats,
             consumers=self._consumers,
             status=FunctionStatus(
@@ -177,7 +177,7 @@ class Activator:
             ),
             gone=gone,
             takeovers=Takeovers(caches.units, orphans, self._beats),
-            hearing_since=lambda: self.hearing_since,
+            receiving_since=lambda: self.receiving_since,
             meter=self._meter,
         )
 
@@ -190,7 +190,7 @@ class Activator:
     ) -> UndeclaredFunctions:
         return UndeclaredFunctions(
             units=means.caches.units,
-            readings=self.readings,
+            depth_poller=self.depth_poller,
             consumers=self._consumers,
             orphans=orphans,
             catch_up=catch_up,
@@ -201,12 +201,12 @@ class Activator:
         """Start again at each new session: silence while disconnected proves nothing."""
         while True:
             session = await self._queue.connection.connected()
-            self.hearing_since = asyncio.get_running_loop().time()
-            self.readings.look()
+            self.receiving_since = asyncio.get_running_loop().time()
+            self.depth_poller.request_poll()
             self._survey_due.set()
             await session.ended.wait()
-            self.hearing_since = None
-            self.readings.forget()
+            self.receiving_since = None
+            self.depth_poller.forget()
 
     async def _survey(self) -> None:
         """Recreate missing consumers, and delete consumers of functions that no unit declares."""
@@ -234,7 +234,7 @@ class Activator:
             self._keys.add(function)
 
     def _report_depth(self, function: str, *, is_urgent: bool) -> None:
-        self.waker.wake(function, is_urgent=is_urgent)
+        self.triggers.wake(function, is_urgent=is_urgent)
 
     def _wake_all(self) -> None:
         for function in functions_in(self._units):
@@ -242,7 +242,7 @@ class Activator:
 
     async def _measure(self) -> None:
         while True:
-            statuses = [memory.status for memory in self._scaler.memories.values()]
+            statuses = [memory.status for memory in self._scaler.histories.values()]
             for state, count in (
                 ("desired", sum(status.desiredWorkers for status in statuses)),
                 ("ready", sum(status.readyWorkers for status in statuses)),

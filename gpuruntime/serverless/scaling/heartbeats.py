@@ -54,7 +54,7 @@ class Heartbeats:
         self._uid_of = uid_of
         self._heard: defaultdict[str, dict[str, LastHeartbeat]] = defaultdict(dict)
 
-    def hear(self, message: Message, *, at: float) -> tuple[str, str] | None:
+    def receive(self, message: Message, *, at: float) -> tuple[str, str] | None:
         """Keep the heartbeat; return function and worker if it needs a reconcile, else None.
 
         It needs one if the state has changed or the count of foreign invocations has.

@@ -44,18 +44,18 @@ class Moment:
     """The current moment, and since when heartbeats can be received; None if they cannot."""
 
     now: float
-    hearing_since: float | None
+    receiving_since: float | None
 
     def is_silent(self, heard: LastHeartbeat | None) -> bool:
         """Return whether heartbeats are missing; False while none could have been received."""
-        if self.hearing_since is None:
+        if self.receiving_since is None:
             return False
-        last = max(heard.at, self.hearing_since) if heard else self.hearing_since
+        last = max(heard.at, self.receiving_since) if heard else self.receiving_since
         return self.now - last >= SILENT_SECONDS
 
     def is_fresh(self, heard: LastHeartbeat) -> bool:
         """Return whether the heartbeat is recent and a newer one would have been received."""
-        return self.hearing_since is not None and self.now - heard.at < SILENT_SECONDS
+        return self.receiving_since is not None and self.now - heard.at < SILENT_SECONDS
 
 
 def worker_of(

@@ -199,19 +199,19 @@ class Tell(Protocol):
 
 
 class DepthPoller:
-    """Polls the depths of all functions. It calls `tell_all` on the first reading after none."""
+    """Polls the depths of all functions. It calls `report_all` on the first reading after none."""
 
     def __init__(
         self,
         depths: Depths,
         *,
         tell: Tell,
-        tell_all: Callable[[], None],
+        report_all: Callable[[], None],
         meter: Meter = NullMeter(),
     ) -> None:
         self._source = depths
         self._tell = tell
-        self._tell_all = tell_all
+        self._report_all = report_all
         self._meter = meter
         self._depths: dict[str, int] | None = None
         # Functions woken since the last reading began, which may not show their work.
@@ -233,7 +233,7 @@ class DepthPoller:
         self._woken.difference_update(woken)
         self._meter.gauge("serverless_depth", sum(depths.values()))
         if before is None:
-            self._tell_all()
+            self._report_all()
         known = before or {}
         for function in {*depths, *known, *woken}:
             is_jump = _is_jump(known.get(function, 0), depths.get(function, 0))
@@ -245,9 +245,9 @@ class DepthPoller:
 
     def wake(self, function: str) -> None:
         self._woken.add(function)
-        self.look()
+        self.request_poll()
 
-    def look(self) -> None:
+    def request_poll(self) -> None:
         """Request a reading now instead of at the next interval."""
         self._due.set()
 
@@ -263,7 +263,7 @@ class DepthPoller:
                     log.warning("depths unknown", reason=str(error))
                 self.forget()
                 await asyncio.sleep(PAUSE_SECONDS)
-                self.look()
+                self.request_poll()
                 continue
             self.adopt(depths, woken=woken)
             await asyncio.sleep(APART_SECONDS)

@@ -53,15 +53,15 @@ class Scaler:
     units: Cache[GPUUnit]
     stock: Cache[GPUUnit]
     workers: WorkerUnits
-    readings: DepthPoller
+    depth_poller: DepthPoller
     beats: Heartbeats
     consumers: Consumers
     status: FunctionStatus
     gone: UndeclaredFunctions
     takeovers: Takeovers
-    hearing_since: Callable[[], float | None]
+    receiving_since: Callable[[], float | None]
     meter: Meter
-    memories: dict[str, FunctionHistory] = attrs.field(factory=dict)
+    histories: dict[str, FunctionHistory] = attrs.field(factory=dict)
     # By function, and by the uid of the unit that the strays were created from.
     strays: dict[str, dict[str, FunctionHistory]] = attrs.field(factory=dict)
     # By specName, the functions that wait for stock of it.
@@ -81,14 +81,14 @@ class Scaler:
         self.gone.forget(function)
         memory = self._memory(function, template)
         found = tuple(self.units.store.by_index(WORKER_OF, template.metadata.uid))
-        depth = self.readings.of(function)
+        depth = self.depth_poller.of(function)
         seen = self._observe(template, template.spec.serverless, found, memory, depth)
         plan = decide(seen)
         self._note_shortage(template, function, plan)
         async with asyncio.TaskGroup() as tasks:
             consumer = tasks.create_task(self._keep_consumer(seen), name="consumer")
             left = tasks.create_task(
-                self.takeovers.look(function, template.metadata.uid, depth=depth), name="left"
+                self.takeovers.advance(function, template.metadata.uid, depth=depth), name="left"
             )
             tasks.create_task(self._act(template, found, seen, plan, memory), name="act")
         told = await self.status.report(template, seen, plan, memory, depth=depth or 0)
@@ -103,7 +103,7 @@ class Scaler:
 
     def touch(self, function: str) -> bool:
         """Note a call just now; return whether workers are wanted for the function already."""
-        memory = self.memories.get(function)
+        memory = self.histories.get(function)
         if memory is None:
             return False
         memory.touch(_now())
@@ -112,30 +112,32 @@ class Scaler:
     async def _remove_strays(self, function: str) -> float | None:
         """Drain and delete stray workers; return when to continue, or None if there are none."""
         before = self.strays.get(function, {})
-        memories = self.strays[function] = {}
+        histories = self.strays[function] = {}
         for template, found in tuple(strays_of(self.units, function)):
             uid = template.metadata.uid
-            memory = memories[uid] = before.get(uid) or FunctionHistory.of(uid, len(found), _now())
+            memory = histories[uid] = before.get(uid) or FunctionHistory.of(
+                uid, len(found), _now()
+            )
             limits = found[0].spec.serverless or Serverless(requestID=function)
             seen = self._observe(template, limits, found, memory, 0)
             seen = attrs.evolve(seen, forbidden=Shortage.NO_TEMPLATE)
             await self._act(template, found, seen, decide(seen), memory)
-        if memories:
+        if histories:
             return DRAINING_SECONDS
         del self.strays[function]
         return None
 
     def _forget(self, function: str) -> None:
-        self.memories.pop(function, None)
+        self.histories.pop(function, None)
         for waiting in self.short.values():
             waiting.discard(function)
 
     def _memory(self, function: str, template: GPUUnit) -> FunctionHistory:
         """Return the history of the function; a template that takes it over gets a new one."""
-        memory = self.memories.get(function)
+        memory = self.histories.get(function)
         if memory is None or memory.uid != template.metadata.uid:
             workers = len(self.units.store.by_index(WORKER_OF, template.metadata.uid))
-            memory = self.memories[function] = FunctionHistory.of(
+            memory = self.histories[function] = FunctionHistory.of(
                 template.metadata.uid, workers, _now()
             )
         return memory
@@ -149,7 +151,7 @@ class Scaler:
         depth: int | None,
     ) -> Observed:
         now = _now()
-        moment = Moment(now=now, hearing_since=self.hearing_since())
+        moment = Moment(now=now, receiving_since=self.receiving_since())
         memory.sightings.keep({unit.metadata.uid for unit in found})
         workers = tuple(
             worker_of(

@@ -36,7 +36,7 @@ class FunctionTriggers:
         units: Cache[GPUUnit],
         stock: Cache[GPUUnit],
         namespace: str,
-        readings: DepthPoller,
+        depth_poller: DepthPoller,
         beats: Heartbeats,
         short_of: Callable[[str], Collection[str]],
         touch: Callable[[str], bool],
@@ -45,7 +45,7 @@ class FunctionTriggers:
         self._queue = queue
         self._units = units
         self._namespace = namespace
-        self._readings = readings
+        self._depth_poller = depth_poller
         self._beats = beats
         self._short_of = short_of
         self._touch = touch
@@ -57,13 +57,13 @@ class FunctionTriggers:
         self._is_leading = True
         for function in functions_in(self._units):
             self._queue.add(function, is_backlog=True)
-        self._readings.look()
+        self._depth_poller.request_poll()
 
     def on_wake(self, message: Message) -> None:
         """Wake the function; if it is unknown here, the depths will show its work."""
         function = message.subject.rpartition(".")[2]
         if self._units.store.by_index(FUNCTION, function):
-            self._readings.wake(function)
+            self._depth_poller.wake(function)
             self.wake(function, is_urgent=not self._touch(function))
 
     def wake(self, function: str, *, is_urgent: bool) -> None:
@@ -76,7 +76,7 @@ class FunctionTriggers:
             self._queue.add_after(function, LATER_SECONDS)
 
     def on_beat(self, message: Message) -> None:
-        whose = self._beats.hear(message, at=asyncio.get_running_loop().time())
+        whose = self._beats.receive(message, at=asyncio.get_running_loop().time())
         if whose is None:
             return
         for function in self._served(self._units.store.get(Key(self._namespace, whose[1]))):
@@ -98,7 +98,7 @@ class FunctionTriggers:
         """Forget the worker's heartbeat and poll the depths: its invocations may wait again."""
         if unit.spec.serverless and unit.spec.is_function_worker:
             self._beats.forget(unit.spec.serverless.requestID, unit.metadata.name)
-            self._readings.look()
+            self._depth_poller.request_poll()
 
     def _on_stock(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self._is_leading or new is None or not provenance.is_free(new):
@@ -107,7 +107,7 @@ class FunctionTriggers:
         for function in tuple(waiting):
             self._queue.add(function)
         if waiting:
-            self._readings.look()
+            self._depth_poller.request_poll()
 
     def _served(self, worker: GPUUnit | None) -> Iterator[str]:
         """Yield the function it serves, and the one that its template declares now."""

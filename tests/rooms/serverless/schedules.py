@@ -98,8 +98,8 @@ class World:
     def begin(self) -> None:
         """Connect the activator to the modelled queue and workers from now on."""
         made, chosen = self.made, self._schedule
-        made.activator.hearing_since = asyncio.get_running_loop().time()
-        made.activator.readings._source = self  # type: ignore[assignment]  # as the broker would
+        made.activator.receiving_since = asyncio.get_running_loop().time()
+        made.activator.depth_poller._source = self  # type: ignore[assignment]  # as the broker would
         made.let_consumer_stand(FUNCTION)
         made.declare(
             FUNCTION,
@@ -137,7 +137,7 @@ class World:
         self._waiting.append(Call(seconds))
         if self.rng.random() >= WAKES_LOST:
             wake = Message(NAMES.wake(FUNCTION), b"")
-            self.later(self.rng.uniform(0, 0.02), self.made.activator.waker.on_wake, wake)
+            self.later(self.rng.uniform(0, 0.02), self.made.activator.triggers.on_wake, wake)
         self.give()
 
     def put_back(self, call: Call) -> None:
@@ -292,7 +292,7 @@ class Worker:
             busy=len(self._held),
         )
         told = Message(NAMES.beat(FUNCTION, self.name), encode(beat))
-        self._world.later(0.01, self._world.made.activator.waker.on_beat, told)
+        self._world.later(0.01, self._world.made.activator.triggers.on_beat, told)
 
 
 def _is_marked(unit: Document) -> bool:

@@ -111,14 +111,14 @@ def meet(made: Bus, beats: Heartbeats, foreign: int) -> None:
         state=WorkerState.READY,
         foreign=foreign,
     )
-    beats.hear(Message(made.names.beat(FUNCTION, "w"), encode(told)), at=1)
+    beats.receive(Message(made.names.beat(FUNCTION, "w"), encode(told)), at=1)
 
 
 async def test_only_invocations_for_another_declarer_end(declared: Bus) -> None:
     for name, declarer in (("theirs", "a"), ("ours", "b"), ("nobodys", "")):
         await accept(declared, name, declarer=declarer)
     made, _ = takeovers(declared, Serving())
-    assert await made.look(FUNCTION, "b", depth=3) is None
+    assert await made.advance(FUNCTION, "b", depth=3) is None
     record = await record_of(declared, "theirs")
     assert (record.state, record.failureClass) == (State.FAILED, FailureClass.NO_WORKER_TEMPLATE)
     for name in ("ours", "nobodys"):
@@ -129,28 +129,28 @@ async def test_only_invocations_for_another_declarer_end(declared: Bus) -> None:
 async def test_a_later_invocation_is_ended_once_a_worker_has_met_it(declared: Bus) -> None:
     """A replica that does not know the new declarer yet accepts for the earlier one."""
     made, beats = takeovers(declared, Serving())
-    assert await made.look(FUNCTION, "b", depth=0) is None
+    assert await made.advance(FUNCTION, "b", depth=0) is None
     await accept(declared, "late", declarer="a")
-    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert await made.advance(FUNCTION, "b", depth=1) is None
     assert (await record_of(declared, "late")).state is State.QUEUED
     meet(declared, beats, 1)
-    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert await made.advance(FUNCTION, "b", depth=1) is None
     assert (await record_of(declared, "late")).state is State.FAILED
 
 
 async def test_the_walk_is_not_over_while_the_depth_is_unknown(declared: Bus) -> None:
     await accept(declared, "theirs", declarer="a")
     made, _ = takeovers(declared, Serving())
-    assert await made.look(FUNCTION, "b", depth=None) is None
-    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert await made.advance(FUNCTION, "b", depth=None) is None
+    assert await made.advance(FUNCTION, "b", depth=1) is None
     assert (await record_of(declared, "theirs")).state is State.FAILED
 
 
 async def test_each_declarer_ends_its_predecessors_invocations(declared: Bus) -> None:
     made, _ = takeovers(declared, Serving())
-    assert await made.look(FUNCTION, "a", depth=0) is None
+    assert await made.advance(FUNCTION, "a", depth=0) is None
     await accept(declared, "theirs", declarer="a")
-    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert await made.advance(FUNCTION, "b", depth=1) is None
     assert (await record_of(declared, "theirs")).state is State.FAILED
 
 
@@ -163,10 +163,10 @@ async def test_running_invocations_are_left_to_the_earlier_declarers_workers(
     serving.add("a")
     serving.add("b")
     made, _ = takeovers(declared, serving)
-    assert await made.look(FUNCTION, "b", depth=1) == AGAIN_SECONDS
+    assert await made.advance(FUNCTION, "b", depth=1) == AGAIN_SECONDS
     assert (await record_of(declared, "theirs")).state is State.RUNNING
     del serving.workers[0]
-    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert await made.advance(FUNCTION, "b", depth=1) is None
     assert (await record_of(declared, "theirs")).state is State.FAILED
 
 
@@ -180,7 +180,7 @@ async def test_a_long_queue_is_walked_in_several_passes(
     made, _ = takeovers(declared, Serving())
     looks: list[Any] = []
     while not looks or looks[-1] is not None:
-        looks.append(await made.look(FUNCTION, "b", depth=5))
+        looks.append(await made.advance(FUNCTION, "b", depth=5))
     assert looks == [0.0, 0.0, None]
     assert (await record_of(declared, "theirs")).state is State.FAILED
     assert await left_in_stream(declared) == 4

@@ -46,7 +46,7 @@ async def test_calls_around_scaling_all_end_and_workers_stay_within_their_bounds
     wire = Wire(latency=around(rng, 0.02), watch_lag=around(rng, 0.05))
     async with scaled(cluster, seed=seed, wire=wire) as made, asyncio.TaskGroup() as tasks:
         world = World(made, schedule, rng)
-        reading = tasks.create_task(made.activator.readings.run())
+        reading = tasks.create_task(made.activator.depth_poller.run())
         world.begin()
         patience = SETTLED_SECONDS + (REPLACED_SECONDS if schedule.withdrawn else 0)
         assert await settled(world, schedule.ends_at + patience), (seed, world.depth, made.workers)

@@ -155,7 +155,7 @@ WORKERS: Final = (
     Mutation(
         "a worker counts as silent while the connection was lost",
         "gpuruntime.serverless.scaling.observation",
-        "        last = max(heard.at, self.hearing_since) if heard else self.hearing_since",
+        "        last = max(heard.at, self.receiving_since) if heard else self.receiving_since",
         "        last = heard.at if heard else 0.0",
         "tests/rooms/serverless/scaling/test_observation.py",
     ),

@@ -96,13 +96,13 @@ class Scaled:
 
     async def queue(self, settle: float = SETTLED_SECONDS, **depths: int) -> None:
         """Set the depth, as a reading would."""
-        self.activator.readings.adopt(depths)
+        self.activator.depth_poller.adopt(depths)
         await asyncio.sleep(settle)
 
     async def wake(self, function: str) -> None:
         """Wake the function; its work is done before the next reading."""
-        self.activator.waker.on_wake(Message(NAMES.wake(function), b""))
-        self.activator.readings.adopt({}, woken={function})
+        self.activator.triggers.on_wake(Message(NAMES.wake(function), b""))
+        self.activator.depth_poller.adopt({}, woken={function})
         await asyncio.sleep(SETTLED_SECONDS)
 
     async def hold(self, seconds: float, **depths: int) -> None:
@@ -153,7 +153,7 @@ class Scaled:
         beat = Heartbeat(
             workerName=worker, uid=uid, serverlessRequestID=function, state=state, busy=busy
         )
-        self.activator.waker.on_beat(Message(NAMES.beat(function, worker), encode(beat)))
+        self.activator.triggers.on_beat(Message(NAMES.beat(function, worker), encode(beat)))
         await asyncio.sleep(SETTLED_SECONDS)
 
     async def drained(self, *names: str) -> None:
@@ -175,8 +175,8 @@ async def scaled(
     ):
         working = tasks.create_task(made.activator.controller.run())
         telling = tasks.create_task(made.activator.recorder.run())
-        made.activator.waker.begin()
-        made.activator.readings.adopt({})
+        made.activator.triggers.begin()
+        made.activator.depth_poller.adopt({})
         yield made
         working.cancel()
         telling.cancel()

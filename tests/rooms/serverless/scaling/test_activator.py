@@ -17,7 +17,7 @@ async def wake(made: Bus, function: str = FUNCTION) -> None:
 
 async def hears(made: Fleet) -> None:
     """Wait until it has a session and has read the depths once."""
-    await eventually(lambda: made.scaled.activator.readings.of(FUNCTION) is not None)
+    await eventually(lambda: made.scaled.activator.depth_poller.of(FUNCTION) is not None)
 
 
 async def until_no_consumer(made: Bus) -> None:
@@ -194,7 +194,7 @@ async def test_functions_continue_after_an_outage_of_the_broker(own: Broker) -> 
         await eventually(lambda: len(made.node.started), equals(1))
         await hears(made)
         own.kill()
-        await eventually(lambda: made.scaled.activator.readings.of(FUNCTION) is None)
+        await eventually(lambda: made.scaled.activator.depth_poller.of(FUNCTION) is None)
         own.start()
         await declared.connection.connected()
         await accept(declared, "one")

@@ -29,7 +29,7 @@ from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker,
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 FUNCTION = Serverless(requestID="echo")
-LISTENING = Moment(now=100.0, hearing_since=0.0)
+LISTENING = Moment(now=100.0, receiving_since=0.0)
 
 
 def template(**spec: Any) -> GPUUnit:
@@ -107,8 +107,8 @@ def test_a_worker_with_heartbeats_is_not_adrift() -> None:
 
 def test_a_worker_is_not_silent_while_heartbeats_could_not_be_received() -> None:
     worker = unit("DeploymentProgressing", was_ready=True)
-    away = Moment(now=100.0, hearing_since=None)
-    just_back = Moment(now=100.0, hearing_since=100.0 - SILENT_SECONDS + 1)
+    away = Moment(now=100.0, receiving_since=None)
+    just_back = Moment(now=100.0, receiving_since=100.0 - SILENT_SECONDS + 1)
     for moment in (away, just_back):
         found = seen(worker, heard(ago=90), moment)
         assert (found.is_silent, found.phase) == (False, WorkerPhase.STARTING)
@@ -138,7 +138,7 @@ def test_a_worker_that_drains_while_its_container_fails_has_failed() -> None:
     ("told", "moment"),
     [
         (heard(ago=SILENT_SECONDS, state=WorkerState.DRAINED), LISTENING),
-        (heard(state=WorkerState.DRAINED), Moment(now=100.0, hearing_since=None)),
+        (heard(state=WorkerState.DRAINED), Moment(now=100.0, receiving_since=None)),
         (heard(state=WorkerState.DRAINED, uid=""), LISTENING),
     ],
     ids=["silent since", "no session", "perhaps an earlier worker"],
@@ -152,7 +152,7 @@ def test_the_duration_of_a_state_counts_from_its_first_observation() -> None:
     sightings = FirstSeen()
     adrift = unit("PodUnschedulable")
     first = seen(adrift, heard(), sightings=sightings)
-    later = seen(adrift, heard(), Moment(now=160.0, hearing_since=0.0), sightings)
+    later = seen(adrift, heard(), Moment(now=160.0, receiving_since=0.0), sightings)
     assert (first.since_seconds, later.since_seconds) == (0, 60)
 
 
@@ -161,7 +161,7 @@ def test_a_worker_that_recovered_is_lost_for_the_first_time_again() -> None:
     seen(unit("PodUnschedulable"), heard(), sightings=sightings)
     seen(unit("DeploymentReady", is_ready=True), heard(), sightings=sightings)
     again = seen(
-        unit("PodUnschedulable"), heard(), Moment(now=160.0, hearing_since=0.0), sightings
+        unit("PodUnschedulable"), heard(), Moment(now=160.0, receiving_since=0.0), sightings
     )
     assert again.since_seconds == 0
 

@@ -34,7 +34,7 @@ class Told:
         self.urgent: list[str] = []
         self.firsts = 0
         depths = Depths(made.jetstream, made.names, made.records)
-        self.readings = DepthPoller(depths, tell=self._note, tell_all=self._count)
+        self.depth_poller = DepthPoller(depths, tell=self._note, report_all=self._count)
 
     def _note(self, function: str, *, is_urgent: bool) -> None:
         self.functions.append(function)
@@ -48,10 +48,10 @@ class Told:
 @asynccontextmanager
 async def reading(told: Told) -> AsyncIterator[DepthPoller]:
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(told.readings.run())
-        told.readings.look()
-        await eventually(lambda: told.readings.of(FUNCTION) is not None)
-        yield told.readings
+        running = tasks.create_task(told.depth_poller.run())
+        told.depth_poller.request_poll()
+        await eventually(lambda: told.depth_poller.of(FUNCTION) is not None)
+        yield told.depth_poller
         running.cancel()
 
 
@@ -187,7 +187,7 @@ async def test_a_missing_answer_is_not_an_empty_queue(own: Broker) -> None:
 
 
 def test_a_wake_up_counts_as_one_invocation_until_a_later_reading(declared: Bus) -> None:
-    readings = Told(declared).readings
+    readings = Told(declared).depth_poller
     assert readings.of(FUNCTION) is None
     readings.adopt({})
     readings.wake(FUNCTION)
@@ -200,41 +200,41 @@ def test_a_wake_up_counts_as_one_invocation_until_a_later_reading(declared: Bus)
 
 def test_functions_with_work_before_or_now_are_reported(declared: Bus) -> None:
     told = Told(declared)
-    told.readings.adopt({"one": 1})
-    told.readings.adopt({"two": 1})
+    told.depth_poller.adopt({"one": 1})
+    told.depth_poller.adopt({"two": 1})
     assert sorted(told.functions) == ["one", "one", "two"]
 
 
 def test_a_depth_that_starts_ends_or_more_than_doubles_is_urgent(declared: Bus) -> None:
     told = Told(declared)
-    told.readings.adopt({"stays": 5, "grows": 5, "ends": 5})
+    told.depth_poller.adopt({"stays": 5, "grows": 5, "ends": 5})
     told.urgent.clear()
-    told.readings.adopt({"stays": 6, "grows": 11, "comes": 1})
+    told.depth_poller.adopt({"stays": 6, "grows": 11, "comes": 1})
     assert sorted(told.urgent) == ["comes", "ends", "grows"]
 
 
 def test_a_woken_function_is_reported_even_if_its_work_was_never_seen(declared: Bus) -> None:
     told = Told(declared)
-    told.readings.adopt({})
-    told.readings.adopt({}, woken={"quick"})
+    told.depth_poller.adopt({})
+    told.depth_poller.adopt({}, woken={"quick"})
     assert told.functions == ["quick"]
 
 
 def test_the_first_reading_after_none_is_reported_to_all(declared: Bus) -> None:
     told = Told(declared)
-    told.readings.adopt({})
-    told.readings.adopt({})
+    told.depth_poller.adopt({})
+    told.depth_poller.adopt({})
     assert told.firsts == 1
-    told.readings.forget()
-    assert told.readings.of(FUNCTION) is None
-    told.readings.adopt({})
+    told.depth_poller.forget()
+    assert told.depth_poller.of(FUNCTION) is None
+    told.depth_poller.adopt({})
     assert told.firsts == 2
 
 
 async def test_a_requested_reading_happens_at_once(declared: Bus) -> None:
     async with reading(Told(declared)) as readings:
         await send(declared)
-        readings.look()
+        readings.request_poll()
         async with asyncio.timeout(1):
             await eventually(lambda: readings.of(FUNCTION), equals(1))
 
@@ -251,7 +251,7 @@ async def test_depths_are_unknown_until_the_broker_is_back(own: Broker) -> None:
     async with bus(own.url, "readings") as made, reading(Told(made)) as readings:
         own.kill()
         await made.connection.session.ended.wait()
-        readings.look()
+        readings.request_poll()
         await eventually(lambda: readings.of(FUNCTION) is None)
         own.start()
         await eventually(lambda: readings.of(FUNCTION), equals(0))

@@ -138,7 +138,7 @@ async def test_a_worker_that_never_ends_its_calls_is_deleted_after_one_attempts_
 
 async def test_a_silent_worker_is_deleted_anyway() -> None:
     async with started() as made:
-        made.activator.hearing_since = 0.0
+        made.activator.receiving_since = 0.0
         made.declare(idleTimeoutSeconds=0)
         await made.queue(echo=1)
         await made.queue(echo=0)
@@ -230,7 +230,7 @@ async def test_a_worker_whose_container_fails_is_left_to_recover() -> None:
 
 async def test_a_worker_that_no_node_accepts_is_replaced_after_a_while() -> None:
     async with started() as made:
-        made.activator.hearing_since = 0.0
+        made.activator.receiving_since = 0.0
         made.declare()
         await made.queue(echo=1)
         await made.make_unready("echo-w-1", "PodUnschedulable")
@@ -262,7 +262,7 @@ async def withdrawn(made: Scaled, name: str, seconds: int) -> bool:
 
 async def test_a_worker_that_drained_without_an_order_is_replaced_after_a_while() -> None:
     async with started() as made:
-        made.activator.hearing_since = 0.0
+        made.activator.receiving_since = 0.0
         made.declare(maxWorkers=1)
         await made.queue(echo=1)
         await made.make_ready()
@@ -276,7 +276,7 @@ async def test_a_worker_that_drained_without_an_order_is_replaced_after_a_while(
 
 async def test_a_function_that_drains_its_own_workers_does_not_use_up_the_stock() -> None:
     async with started(stock=40) as made:
-        made.activator.hearing_since = 0.0
+        made.activator.receiving_since = 0.0
         made.declare(maxWorkers=1)
         await made.queue(echo=1)
         ends_at = asyncio.get_running_loop().time() + 3_600
@@ -288,7 +288,7 @@ async def test_a_function_that_drains_its_own_workers_does_not_use_up_the_stock(
 
 async def test_replacements_are_spaced_by_their_back_off() -> None:
     async with started(stock=40) as made:
-        made.activator.hearing_since = 0.0
+        made.activator.receiving_since = 0.0
         made.declare(maxWorkers=1)
         claims = 0
         for _ in range(600):
@@ -544,7 +544,7 @@ async def test_workers_stay_as_they_are_during_an_outage_of_the_broker() -> None
         made.declare(idleTimeoutSeconds=10)
         await made.queue(echo=2)
         await made.make_ready()
-        made.activator.readings.forget()
+        made.activator.depth_poller.forget()
         await asyncio.sleep(600)
         assert (made.workers, made.draining) == (["echo-w-1", "echo-w-2"], [])
 
@@ -554,7 +554,7 @@ async def test_the_idle_time_starts_again_when_the_broker_is_back() -> None:
         made.declare(idleTimeoutSeconds=60)
         await made.queue(echo=2)
         await made.make_ready()
-        made.activator.readings.forget()
+        made.activator.depth_poller.forget()
         await asyncio.sleep(600)
         await made.queue(50)
         assert made.draining == []
