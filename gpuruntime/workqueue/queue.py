@@ -83,7 +83,7 @@ class WorkQueue(Generic[KeyT]):
             self._meter.count("workqueue_adds_total", queue=self._name)
             self._dirty[key] = asyncio.get_running_loop().time()
             if key not in self._processing:
-                self._offer(key, self._backlog if is_backlog else self._ready)
+                self._enqueue(key, self._backlog if is_backlog else self._ready)
         elif key in self._backlog and not is_backlog:
             del self._backlog[key]
             self._ready[key] = None
@@ -115,13 +115,13 @@ class WorkQueue(Generic[KeyT]):
                 return self._hand_out(self._ready, "new")
             if self._backlog:
                 return self._hand_out(self._backlog, "backlog")
-            await self._wait_for_offer()
+            await self._wait_for_key()
         raise QueueShutDownError(f"queue {self._name} is shut down")
 
     def done(self, key: KeyT) -> None:
         self._processing.remove(key)
         if key in self._dirty:
-            self._offer(key, self._ready)
+            self._enqueue(key, self._ready)
 
     def shut_down(self) -> None:
         """Hand out and add no more keys. A worker may still call done for its key."""
@@ -133,7 +133,7 @@ class WorkQueue(Generic[KeyT]):
         while self._getters:
             self._wake_one()
 
-    def _offer(self, key: KeyT, lane: OrderedDict[KeyT, None]) -> None:
+    def _enqueue(self, key: KeyT, lane: OrderedDict[KeyT, None]) -> None:
         lane[key] = None
         self._meter.gauge("workqueue_depth", self.depth, queue=self._name)
         self._wake_one()
@@ -147,7 +147,7 @@ class WorkQueue(Generic[KeyT]):
         self._meter.observe("workqueue_wait_seconds", waited, queue=self._name, lane=label)
         return key
 
-    async def _wait_for_offer(self) -> None:
+    async def _wait_for_key(self) -> None:
         getter = asyncio.get_running_loop().create_future()
         self._getters.append(getter)
         try:

@@ -28,7 +28,7 @@ CORE: Final = (
     Mutation(
         "a create of unknown outcome counts as refused",
         "gpuruntime.operations.claim.protocol",
-        "    return Lost(translated(error))",
+        "    return AnswerLost(translated(error))",
         "    return Refused(translated(error))",
     ),
     Mutation(
@@ -176,7 +176,7 @@ CORE: Final = (
     Mutation(
         "a change of a key in progress is lost",
         "gpuruntime.workqueue.queue",
-        "        if key in self._dirty:\n            self._offer(key, self._ready)",
+        "        if key in self._dirty:\n            self._enqueue(key, self._ready)",
         "        self._dirty.pop(key, None)",
     ),
     Mutation(
