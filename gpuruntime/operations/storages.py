@@ -23,7 +23,7 @@ from gpuruntime.models.kinds.storages import (
     GPUStorage,
     GPUStorageSpec,
     asks_to_recover,
-    circle_of_copies,
+    copy_cycle,
     source_in_use,
 )
 from gpuruntime.models.kubernetes.metadata import Key
@@ -265,7 +265,7 @@ class Storages:
     def _demand_no_circle(self, order: StorageOrder) -> None:
         """Reject a cycle of copies early; its storages would wait for each other forever."""
         store = self._cache.store
-        chain = circle_of_copies(
+        chain = copy_cycle(
             order.key.name,
             order.request.prepare,
             lambda source: store.get(Key(self._namespace, source)),

@@ -172,7 +172,7 @@ def awaited(storage: GPUStorage) -> Prepare | None:
     return None if is_filled else storage.spec.prepare
 
 
-def circle_of_copies(
+def copy_cycle(
     name: str, prepare: Prepare | None, stored: Callable[[str], GPUStorage | None]
 ) -> tuple[str, ...]:
     """Return the chain of copies from this storage to the name that occurs twice, or nothing.

@@ -18,7 +18,7 @@ from gpuruntime.models.kinds.storages import (
     Prepare,
     asks_to_recover,
     awaited,
-    circle_of_copies,
+    copy_cycle,
     prepare_policy_name,
     source_in_use,
 )
@@ -96,7 +96,7 @@ class PrepareJobs:
         """Return a problem if the storage closes a cycle of copies, which would wait for ever."""
         name, namespace = storage.metadata.name, storage.metadata.namespace
         stored = self.caches.storages.store
-        chain = circle_of_copies(
+        chain = copy_cycle(
             name, awaited(storage), lambda source: stored.get(Key(namespace, source))
         )
         if not chain:

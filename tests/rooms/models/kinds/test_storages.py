@@ -9,7 +9,7 @@ from gpuruntime.models.kinds.storages import (
     GPUStorageStatus,
     Prepare,
     PrepareStatus,
-    circle_of_copies,
+    copy_cycle,
 )
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 
@@ -53,9 +53,9 @@ def test_only_unfilled_storages_close_a_cycle_of_copies(
     source: str, others: tuple[GPUStorage, ...], circle: tuple[str, ...]
 ) -> None:
     stored = {each.metadata.name: each for each in others}
-    found = circle_of_copies("a", Prepare(fromStorageName=source), stored.get)
+    found = copy_cycle("a", Prepare(fromStorageName=source), stored.get)
     assert found == circle
 
 
 def test_a_storage_without_a_source_closes_no_cycle() -> None:
-    assert circle_of_copies("a", None, {"a": copy("a", "a")}.get) == ()
+    assert copy_cycle("a", None, {"a": copy("a", "a")}.get) == ()
