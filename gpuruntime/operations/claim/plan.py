@@ -175,12 +175,12 @@ def _is_superfluous(stock: GPUUnit, unit_of: Callable[[Key], GPUUnit | None]) ->
 
 
 @attrs.frozen(slots=True)
-class Made:
+class Created:
     unit: GPUUnit
 
 
 @attrs.frozen(slots=True)
-class Exists:
+class NameExists:
     """The API server answered AlreadyExists; some unit has the name."""
 
 
@@ -192,14 +192,14 @@ class Refused:
 
 
 @attrs.frozen(slots=True)
-class Lost:
+class AnswerLost:
     """It is unknown whether the unit was created or will be created shortly."""
 
     error: Failure
 
 
 @attrs.frozen(slots=True)
-class Found:
+class UnitFound:
     """A unit has the name. `lost` is the error of our create if its answer was lost."""
 
     unit: GPUUnit
@@ -207,13 +207,13 @@ class Found:
 
 
 @attrs.frozen(slots=True)
-class Absent:
+class UnitAbsent:
     """No unit has the name. `lost` is the error of our create if its answer was lost."""
 
     lost: Failure | None
 
 
-Outcome: TypeAlias = Made | Exists | Refused | Lost | Found | Absent
+Outcome: TypeAlias = Created | NameExists | Refused | AnswerLost | UnitFound | UnitAbsent
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -247,17 +247,17 @@ Move: TypeAlias = Answer | Fail | ReadByName | StartOver
 def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
     """Return the next move. `stock_uid` is our claim's, or empty if the unit takes no stock."""
     match outcome:
-        case Made(unit):
+        case Created(unit):
             return Answer(unit=unit, is_replay=False)
-        case Exists():
+        case NameExists():
             return ReadByName()
         case Refused(error):
             return Fail(error=error)
-        case Lost(error):
+        case AnswerLost(error):
             return ReadByName(lost=error)
-        case Absent(lost):
+        case UnitAbsent(lost):
             return StartOver() if lost is None else _unknown(wanted, lost)
-        case Found(unit, lost):
+        case UnitFound(unit, lost):
             return _after_reading(unit, lost, wanted, stock_uid)
         case _:
             assert_never(outcome)

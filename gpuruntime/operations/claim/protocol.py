@@ -25,19 +25,19 @@ from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.claim.plan import (
-    Absent,
     Answer,
+    AnswerLost,
     Claim,
-    Exists,
+    Created,
     Fail,
     Failure,
-    Found,
-    Lost,
-    Made,
+    NameExists,
     Outcome,
     ReadByName,
     Refused,
     StartOver,
+    UnitAbsent,
+    UnitFound,
     Wanted,
 )
 from gpuruntime.operations.claim.stock import StockClaims
@@ -202,7 +202,7 @@ class ClaimAttempt:
             return await self._reuse(stock)
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(_as_value(self._find_tombstone()), name="find tombstone")
-            taken = await _as_value(self._take())
+            taken = await _as_value(self._claim_stock())
         tombstone = reading.result()
         if tombstone is not None and isinstance(taken, Claim):
             await self.release(taken)
@@ -234,7 +234,7 @@ class ClaimAttempt:
             return StartOver()
         return claim
 
-    async def _take(self) -> Claim | Answer:
+    async def _claim_stock(self) -> Claim | Answer:
         if claim := await self._stock.claim(self._wanted):
             return claim
         unit = await self._read(self._order.key)
@@ -272,7 +272,7 @@ class ClaimAttempt:
                 case Fail():
                     raise move.error
                 case ReadByName():
-                    outcome = await self._look(move.lost)
+                    outcome = await self._read_outcome(move.lost)
                 case _:
                     assert_never(move)
 
@@ -293,18 +293,18 @@ class ClaimAttempt:
         except KubeError as error:
             return _outcome_of(error)
         self._caches.units.write_through(unit)
-        return Made(unit)
+        return Created(unit)
 
     def _is_late(self, claim: Claim) -> bool:
         age = asyncio.get_running_loop().time() - claim.sent_at
         return age > self._context.options.create_bound_seconds
 
-    async def _look(self, lost: Failure | None) -> Outcome:
+    async def _read_outcome(self, lost: Failure | None) -> Outcome:
         try:
             unit = await self._read(self._order.key)
         except KubeError as error:
-            return Absent(lost or translated(error))
-        return Absent(lost) if unit is None else Found(unit, lost)
+            return UnitAbsent(lost or translated(error))
+        return UnitAbsent(lost) if unit is None else UnitFound(unit, lost)
 
     async def release(self, claim: Claim) -> None:
         await self._stock.release(claim)
@@ -332,10 +332,10 @@ def _outcome_of(error: KubeError) -> Outcome:
     later.
     """
     if isinstance(error, AlreadyExistsError):
-        return Exists()
+        return NameExists()
     if isinstance(error, ApiError) and error.status in REFUSAL_STATUSES:
         return Refused(translated(error))
-    return Lost(translated(error))
+    return AnswerLost(translated(error))
 
 
 async def _as_value(work: Awaitable[ResultT]) -> ResultT | GpuRuntimeError:

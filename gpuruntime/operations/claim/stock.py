@@ -153,17 +153,17 @@ class StockClaims:
         Raise KubeError, and OperationConflictError if our operation holds a claim for another
         request.
         """
-        passed: set[str] = set()
+        tried: set[str] = set()
         refusals = Refusals()
-        while stock := self._pick(self._known(wanted, refusals), wanted, passed, ours_only=True):
+        while stock := self._pick(self._known(wanted, refusals), wanted, tried, ours_only=True):
             if claim := await self._try(stock, wanted, refusals):
                 return claim
-            passed.add(stock.metadata.uid)
-        if self._pick(self._known(wanted, refusals), wanted, passed):
+            tried.add(stock.metadata.uid)
+        if self._pick(self._known(wanted, refusals), wanted, tried):
             # The remaining stock is in the shares of other replicas. One caller at a time tries
             # it.
             async with self._beyond_share.of(wanted.spec_name):
-                stock = self._pick(self._known(wanted, refusals), wanted, passed)
+                stock = self._pick(self._known(wanted, refusals), wanted, tried)
                 if stock and (claim := await self._try(stock, wanted, refusals)):
                     return claim
         return await self._claim_listed(wanted, refusals)
@@ -267,14 +267,14 @@ class StockClaims:
         self,
         claimable: Iterable[GPUUnit],
         wanted: Wanted,
-        passed: Collection[str],
+        tried: Collection[str],
         *,
         ours_only: bool = False,
     ) -> GPUUnit | None:
         """Return the first unit that neither this call has tried nor another caller is trying."""
         for stock in claimable:
             uid = stock.metadata.uid
-            if uid in passed or self._reservations.has(wanted.spec_name, uid):
+            if uid in tried or self._reservations.has(wanted.spec_name, uid):
                 continue
             if not ours_only or self._peers.is_in_our_share(stock):
                 return stock
@@ -315,12 +315,12 @@ class StockClaims:
             refusals.add(stock, error)
             return Elsewhere()
         except ConflictError:
-            seen = await self._look(stock, wanted, attempt)
+            seen = await self._read_state(stock, wanted, attempt)
             self._meter.count("inventory_claim_conflicts_total", seen=type(seen).__name__)
             return seen
         except (OutcomeUnknownError, MalformedAnswerError) as lost:
             try:
-                return await self._look(stock, wanted, attempt)
+                return await self._read_state(stock, wanted, attempt)
             except KubeError as error:
                 raise lost from error
 
@@ -339,7 +339,7 @@ class StockClaims:
         self._stock.write_through(marked)
         return Won(marked)
 
-    async def _look(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Seen:
+    async def _read_state(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Seen:
         try:
             found = await self._client.get(GPU_UNITS, stock.metadata.key)
         except NotFoundError:

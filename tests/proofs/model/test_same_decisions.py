@@ -6,7 +6,14 @@ from typing import Final, get_args
 import pytest
 
 from gpuruntime.operations.claim import plan as claim_plan
-from gpuruntime.operations.claim.plan import Answer, Fail, Found, Reusable, StartOver, StillFree
+from gpuruntime.operations.claim.plan import (
+    Answer,
+    Fail,
+    Reusable,
+    StartOver,
+    StillFree,
+    UnitFound,
+)
 from gpuruntime.operations.errors import (
     ClusterUnavailableError,
     NameTakenError,
@@ -191,14 +198,14 @@ UNITS: Final = [
 @pytest.mark.parametrize("unit", UNITS, ids=words_of_unit)
 def test_a_unit_that_has_the_name_of_a_create_is_answered_alike(unit: Unit) -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
-    move = claim_plan.next_move(Found(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
+    move = claim_plan.next_move(UnitFound(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
     assert outcome_of(Caller(SCOPE, 0).look(state)) == expected(move)
 
 
 def test_an_attempt_starts_over_if_the_unit_with_its_name_is_gone() -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=None)
     _, after = Caller(SCOPE, 0).look(state)
-    move = claim_plan.next_move(claim_plan.Absent(None), wanted_of(OURS), str(STOCK_UID))
+    move = claim_plan.next_move(claim_plan.UnitAbsent(None), wanted_of(OURS), str(STOCK_UID))
     assert isinstance(move, StartOver)
     assert after.attempts[0].step is Step.REPLAY
 
@@ -206,7 +213,7 @@ def test_an_attempt_starts_over_if_the_unit_with_its_name_is_gone() -> None:
 @pytest.mark.parametrize("unit", [None, *UNITS], ids=words_of_unit)
 def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> None:
     state = an_attempt(Step.CREATE, Verb.CREATE, unit=unit)
-    seen = Found(unit_of(unit, 0), LOSS) if unit else claim_plan.Absent(LOSS)
+    seen = UnitFound(unit_of(unit, 0), LOSS) if unit else claim_plan.UnitAbsent(LOSS)
     move = claim_plan.next_move(seen, wanted_of(OURS), str(STOCK_UID))
     assert expected(move) in map(outcome_of, Caller(SCOPE, 0).lose_answer(state))
 

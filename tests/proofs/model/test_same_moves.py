@@ -76,10 +76,12 @@ COUNTERPARTS: Final = (
         Caller._claim_on,
     ),
     Counterpart(CLAIMS, "ClaimAttempt._reuse", ("restamp",), Caller._reuse),
-    Counterpart(CLAIMS, "ClaimAttempt._take", ("claim", "_read"), Caller._without_stock),
-    Counterpart(CLAIMS, "ClaimAttempt.create", ("_send", "release", "_look"), Caller.create),
+    Counterpart(CLAIMS, "ClaimAttempt._claim_stock", ("claim", "_read"), Caller._without_stock),
+    Counterpart(
+        CLAIMS, "ClaimAttempt.create", ("_send", "release", "_read_outcome"), Caller.create
+    ),
     Counterpart(CLAIMS, "ClaimAttempt._send", ("create",), Caller.create),
-    Counterpart(CLAIMS, "ClaimAttempt._look", ("_read",), Caller.look),
+    Counterpart(CLAIMS, "ClaimAttempt._read_outcome", ("_read",), Caller.look),
     Counterpart(CLAIMS, "ClaimAttempt.release", ("release",), Caller._release),
     Counterpart(STOCK, "StockClaims.claim", ("_try", "_try", "_claim_listed"), Caller._pick),
     Counterpart(
@@ -88,7 +90,9 @@ COUNTERPARTS: Final = (
     Counterpart(STOCK, "StockClaims._claim_seen", ("restamp", "_try"), Caller._claim_listed),
     Counterpart(STOCK, "StockClaims.restamp", ("_mark",), Caller.restamped),
     Counterpart(STOCK, "StockClaims._try", ("_mark", "restamp"), Caller.claim_refused),
-    Counterpart(STOCK, "StockClaims._mark", ("_patch", "_look", "_look"), Caller.claim_refused),
+    Counterpart(
+        STOCK, "StockClaims._mark", ("_patch", "_read_state", "_read_state"), Caller.claim_refused
+    ),
     Counterpart(
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),

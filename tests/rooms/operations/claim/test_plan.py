@@ -10,19 +10,19 @@ from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim.plan import (
-    Absent,
     Answer,
+    AnswerLost,
+    Created,
     Elsewhere,
-    Exists,
     Fail,
-    Found,
-    Lost,
-    Made,
+    NameExists,
     ReadByName,
     Refused,
     Reusable,
     StartOver,
     StillFree,
+    UnitAbsent,
+    UnitFound,
     Won,
     in_order,
     is_claim_of,
@@ -159,12 +159,14 @@ def test_a_young_claim_for_a_unit_that_uses_other_stock_is_unsettled() -> None:
 
 
 def test_a_created_unit_is_the_answer() -> None:
-    assert next_move(Made(active()), wanted(), OUR_STOCK) == Answer(unit=active(), is_replay=False)
+    assert next_move(Created(active()), wanted(), OUR_STOCK) == Answer(
+        unit=active(), is_replay=False
+    )
 
 
 def test_after_a_conflict_or_a_lost_answer_the_unit_is_read_by_name() -> None:
-    assert next_move(Exists(), wanted(), OUR_STOCK) == ReadByName()
-    assert next_move(Lost(LOSS), wanted(), OUR_STOCK) == ReadByName(lost=LOSS)
+    assert next_move(NameExists(), wanted(), OUR_STOCK) == ReadByName()
+    assert next_move(AnswerLost(LOSS), wanted(), OUR_STOCK) == ReadByName(lost=LOSS)
 
 
 def test_a_definite_rejection_releases_the_claim() -> None:
@@ -173,18 +175,18 @@ def test_a_definite_rejection_releases_the_claim() -> None:
 
 
 def test_an_attempt_starts_over_if_the_conflicting_unit_is_gone() -> None:
-    assert next_move(Absent(None), wanted(), OUR_STOCK) == StartOver()
+    assert next_move(UnitAbsent(None), wanted(), OUR_STOCK) == StartOver()
 
 
 def test_a_lost_create_without_a_unit_keeps_its_claim() -> None:
-    move = next_move(Absent(LOSS), wanted(), OUR_STOCK)
+    move = next_move(UnitAbsent(LOSS), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, UnknownOutcomeError)
     assert not move.releases
 
 
 def test_a_lost_create_whose_name_another_operation_has_keeps_its_claim() -> None:
-    move = next_move(Found(active(operation="two"), LOSS), wanted(), OUR_STOCK)
+    move = next_move(UnitFound(active(operation="two"), LOSS), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, UnknownOutcomeError)
     assert not move.releases
@@ -196,7 +198,7 @@ def test_a_lost_create_whose_name_another_operation_has_keeps_its_claim() -> Non
 def test_our_unit_on_our_stock_is_the_answer(
     lost: ClusterUnavailableError | None, is_replay: bool
 ) -> None:
-    move = next_move(Found(active(), lost), wanted(), OUR_STOCK)
+    move = next_move(UnitFound(active(), lost), wanted(), OUR_STOCK)
     assert move == Answer(unit=active(), is_replay=is_replay, releases=False)
 
 
@@ -205,7 +207,7 @@ def test_our_unit_on_other_stock_releases_the_claim(
     lost: ClusterUnavailableError | None,
 ) -> None:
     unit = active(source_uid="other")
-    move = next_move(Found(unit, lost), wanted(), OUR_STOCK)
+    move = next_move(UnitFound(unit, lost), wanted(), OUR_STOCK)
     assert move == Answer(unit=unit, is_replay=True, releases=True)
 
 
@@ -221,7 +223,7 @@ def test_our_unit_on_other_stock_releases_the_claim(
 def test_a_unit_of_another_request_releases_the_claim(
     unit: GPUUnit, error: type[Exception]
 ) -> None:
-    move = next_move(Found(unit, None), wanted(), OUR_STOCK)
+    move = next_move(UnitFound(unit, None), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, error)
     assert move.releases
@@ -230,7 +232,7 @@ def test_a_unit_of_another_request_releases_the_claim(
 @pytest.mark.parametrize(("source_uid", "releases"), [(OUR_STOCK, False), ("other", True)])
 def test_our_terminating_unit_ends_the_operation(source_uid: str, releases: bool) -> None:
     unit = active(source_uid=source_uid, is_going=True)
-    move = next_move(Found(unit, None), wanted(), OUR_STOCK)
+    move = next_move(UnitFound(unit, None), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, OperationFinishedError)
     assert move.releases is releases
