@@ -141,7 +141,7 @@ class ConsistencyCheck(Generic[ObjectT]):
                 objects=len(diverged),
                 examples=sorted(str(found.key) for found in diverged)[:EXAMPLES_LOGGED],
             )
-            self._reflector.doubt()
+            self._reflector.request_relist()
 
     async def _differences(self) -> frozenset[Difference]:
         return await differences(await self._snapshot(), self._store)

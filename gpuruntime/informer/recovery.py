@@ -100,7 +100,7 @@ class WindowEnded:
     """The watch ended, in order if `error` is None; 0 seconds mean that it never opened."""
 
     lived_seconds: float
-    has_moved: bool
+    has_advanced: bool
     error: KubeError | None = None
 
 
@@ -213,7 +213,7 @@ def is_failure(outcome: Outcome) -> bool:
         case ListFailed():
             return True
         case WindowEnded(error=None):
-            return outcome.lived_seconds < SHORTEST_HEALTHY_SECONDS and not outcome.has_moved
+            return outcome.lived_seconds < SHORTEST_HEALTHY_SECONDS and not outcome.has_advanced
         case WindowEnded():
             return True
         case _:

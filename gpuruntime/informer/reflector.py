@@ -59,7 +59,7 @@ class Reflector(Generic[ObjectT]):
         self._writer = writer
         self._draft = writer.begin_list()
         self._health = Health()
-        self._is_doubted = False
+        self._needs_relist = False
         self.state: State = Empty()
         # The last failure; None once the server has answered again.
         self.error: KubeError | None = None
@@ -86,12 +86,12 @@ class Reflector(Generic[ObjectT]):
         """Return for how many seconds the informer has been failing, or 0."""
         return 0.0 if self.error is None else _loop_time() - self._failed_at
 
-    def doubt(self) -> None:
+    def request_relist(self) -> None:
         """Ask for a new list because the store has diverged.
 
         It begins after the next event or bookmark.
         """
-        self._is_doubted = True
+        self._needs_relist = True
 
     async def _attempt(self) -> Outcome:
         match self.state:
@@ -123,7 +123,7 @@ class Reflector(Generic[ObjectT]):
     async def _list(self, state: Empty) -> Outcome:
         if not state.continue_token:
             self._draft = self._writer.begin_list()
-            self._is_doubted = False
+            self._needs_relist = False
         try:
             with paused_collector():
                 version = await self._read_pages(self._draft, state.continue_token)
@@ -165,30 +165,30 @@ class Reflector(Generic[ObjectT]):
                 opened_at = loop.time()
                 self._advance(WindowOpened())
                 self.windows_opened += 1
-                await self._take_all(events)
+                await self._apply_all(events)
         except KubeError as caught:
             error = caught
-        if self._is_doubted and error is None:
+        if self._needs_relist and error is None:
             return StoreDiverged()
         cause = "ended" if error is None else type(error).__name__
         self._source.count("informer_watch_restarts_total", cause=cause)
         return WindowEnded(
             lived_seconds=0.0 if opened_at is None else loop.time() - opened_at,
-            has_moved=isinstance(self.state, Watching) and self.state.version > version,
+            has_advanced=isinstance(self.state, Watching) and self.state.version > version,
             error=error,
         )
 
-    async def _take_all(self, events: AsyncIterator[Change[ObjectT] | Bookmark]) -> None:
+    async def _apply_all(self, events: AsyncIterator[Change[ObjectT] | Bookmark]) -> None:
         number = 0
         async for event in events:
-            self._take(event)
-            if self._is_doubted:
+            self._apply(event)
+            if self._needs_relist:
                 return
             number += 1
             if number % EVENTS_WITHOUT_PAUSE == 0:
                 await asyncio.sleep(0)
 
-    def _take(self, event: Change[ObjectT] | Bookmark) -> None:
+    def _apply(self, event: Change[ObjectT] | Bookmark) -> None:
         match event:
             case Change():
                 self._source.count("informer_events_total", type=event.type)
@@ -196,15 +196,15 @@ class Reflector(Generic[ObjectT]):
             case Bookmark(resource_version=""):
                 pass
             case Bookmark():
-                self._take_bookmark(event)
+                self._apply_bookmark(event)
             case _:
                 assert_never(event)
 
-    def _take_bookmark(self, bookmark: Bookmark) -> None:
+    def _apply_bookmark(self, bookmark: Bookmark) -> None:
         version = version_number(bookmark.resource_version, f"bookmark of {self._source}")
         if not isinstance(self.state, Empty) and version < self.state.version:
             log.warning("server was set back", resource=str(self._source), version=version)
-            self.doubt()
+            self.request_relist()
             return
         self._writer.note_version(version)
         self._advance(EventReceived(version=version))

@@ -47,9 +47,9 @@ BAD_REQUEST = BadRequestError("invalid resource version", 400)
 
 
 def ended(
-    error: KubeError | None = None, *, lived: float = 0.0, has_moved: bool = False
+    error: KubeError | None = None, *, lived: float = 0.0, has_advanced: bool = False
 ) -> WindowEnded:
-    return WindowEnded(lived_seconds=lived, has_moved=has_moved, error=error)
+    return WindowEnded(lived_seconds=lived, has_advanced=has_advanced, error=error)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_list_at_the_known_version_is_accepted() -> None:
     [
         (ended(lived=0.5), True),
         (ended(lived=1.5), False),
-        (ended(lived=0.5, has_moved=True), False),
+        (ended(lived=0.5, has_advanced=True), False),
         (ended(UNREACHABLE, lived=300), True),
         (ListFailed(error=FORBIDDEN), True),
         (ListRead(version=5), False),
@@ -200,4 +200,4 @@ def test_a_window_that_ended_in_order_is_followed_at_once_by_the_next() -> None:
 
 
 def test_short_windows_with_events_are_at_least_a_second_apart() -> None:
-    assert Health().delay_seconds(ended(lived=0.2, has_moved=True), Random(1)) == 0.8
+    assert Health().delay_seconds(ended(lived=0.2, has_advanced=True), Random(1)) == 0.8
