@@ -15,7 +15,7 @@ from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.tombstones import (
     EXPIRES_AT,
     TOMBSTONE_APP,
-    Buried,
+    DeletedObject,
     Tombstone,
     tombstone_of,
 )
@@ -65,7 +65,7 @@ class Tombstones:
         return Key(self._namespace, f"operation-{operation_digest(operation_id)}")
 
     def _body(self, operation_id: str, kind: str, value: KubernetesObject) -> JsonObject:
-        buried = Buried(
+        buried = DeletedObject(
             kind=kind,
             namespace=value.metadata.namespace,
             name=value.metadata.name,

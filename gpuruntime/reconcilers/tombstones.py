@@ -98,14 +98,14 @@ class TombstoneWriter:
         """Return whether the cache has the tombstone; the write itself checks live."""
         key = self._tombstones.key_of(provenance.operation_of(remains))
         held = self._mirror.store.get(key)
-        return held is not None and tombstone_of(held).buries(remains)
+        return held is not None and tombstone_of(held).covers(remains)
 
 
 async def ensure_tombstone(tombstones: Tombstones, kind: str, value: KubernetesObject) -> None:
     """Write the object's tombstone, unless its deletion through the API has done so."""
     operation = provenance.operation_of(value)
     known = await tombstones.find(operation) if operation else None
-    if known is None or not known.buries(value):
+    if known is None or not known.covers(value):
         await tombstones.write(kind, value)
 
 

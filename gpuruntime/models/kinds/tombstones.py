@@ -24,7 +24,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Buried:
+class DeletedObject:
     """A deleted object; another object of its operation and name must not start."""
 
     kind: str
@@ -38,9 +38,9 @@ class Buried:
 class Tombstone:
     operation_id: str
     expires_at: datetime
-    buried: tuple[Buried, ...]
+    buried: tuple[DeletedObject, ...]
 
-    def buries(self, value: KubernetesObject) -> bool:
+    def covers(self, value: KubernetesObject) -> bool:
         return any(each.uid == value.metadata.uid for each in self.buried)
 
     def forbids(self, value: KubernetesObject) -> bool:
@@ -55,14 +55,14 @@ def tombstone_of(config_map: ConfigMap) -> Tombstone:
     return Tombstone(
         operation_id=provenance.operation_of(config_map),
         expires_at=_expiry_of(config_map),
-        buried=tuple(_buried_in(config_map)),
+        buried=tuple(_deleted_objects_in(config_map)),
     )
 
 
-def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
+def _deleted_objects_in(config_map: ConfigMap) -> Iterator[DeletedObject]:
     for text in config_map.data.values():
         with suppress(codec.MalformedObjectError):
-            yield codec.decode(text.encode(), Buried)
+            yield codec.decode(text.encode(), DeletedObject)
 
 
 def _expiry_of(config_map: ConfigMap) -> datetime:

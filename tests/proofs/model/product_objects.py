@@ -6,7 +6,7 @@ from typing import Final
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolSpec, StockPoolStatus
 from gpuruntime.models.kinds.reasons import UnitReason
-from gpuruntime.models.kinds.tombstones import Buried, Tombstone
+from gpuruntime.models.kinds.tombstones import DeletedObject, Tombstone
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
@@ -73,7 +73,7 @@ def pool_of(scope: Scope, seeded: int) -> StockPool:
 
 
 def tombstone_of(operation: str, name: int, uid: int) -> Tombstone:
-    buried = Buried(
+    buried = DeletedObject(
         kind="GPUUnit",
         namespace="instance",
         name=NAMES[name],

@@ -24,7 +24,7 @@ from gpuruntime.models.kinds.storages import (
     Prepare,
     PrepareStatus,
 )
-from gpuruntime.models.kinds.tombstones import TOMBSTONE_APP, Buried
+from gpuruntime.models.kinds.tombstones import TOMBSTONE_APP, DeletedObject
 from gpuruntime.models.kinds.units import (
     GPUUnit,
     GPUUnitSpec,
@@ -254,7 +254,7 @@ def owner(unit: str, *, kind: str = "GPUUnit") -> OwnerReference:
 
 
 def tombstone(operation: str, *, kind: str = "GPUUnit", name: str, uid: str) -> ConfigMap:
-    buried = Buried(kind=kind, namespace=INSTANCE, name=name, uid=uid, requestHash="hash")
+    buried = DeletedObject(kind=kind, namespace=INSTANCE, name=name, uid=uid, requestHash="hash")
     return ConfigMap(
         metadata=ObjectMeta(
             name=f"operation-{operation}",

@@ -5,7 +5,7 @@ import attrs
 import pytest
 
 from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.tombstones import Buried, Tombstone
+from gpuruntime.models.kinds.tombstones import DeletedObject, Tombstone
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
@@ -51,7 +51,9 @@ def stock(*, uid: str = "s1", operation: str = "op", claimant: str = "instance/a
 
 
 def tombstone(name: str, uid: str) -> Tombstone:
-    buried = Buried(kind="GPUUnit", namespace="instance", name=name, uid=uid, requestHash="h")
+    buried = DeletedObject(
+        kind="GPUUnit", namespace="instance", name=name, uid=uid, requestHash="h"
+    )
     return Tombstone(operation_id="op", expires_at=BEGUN, buried=(buried,))
 
 
