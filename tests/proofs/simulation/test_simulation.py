@@ -109,6 +109,19 @@ def test_a_mutation_can_be_planted(mutation: Mutation) -> None:
     compile(planted(mutation, source), mutation.module, "exec")
 
 
+def test_the_tests_that_mutations_name_exist() -> None:
+    named = {each.test for each in MUTATIONS if each.test}
+    assert len(named) > 20
+    assert [each for each in sorted(named) if not is_there(each)] == []
+
+
+def is_there(test: str) -> bool:
+    """Return whether the file exists and defines the test, if one is named behind `::`."""
+    path, _, name = test.partition("::")
+    file = ROOT / path
+    return file.is_file() and f"def {name.partition('[')[0]}" in file.read_text()
+
+
 def test_mutations_have_different_names() -> None:
     assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)
 

@@ -164,14 +164,14 @@ WORKERS: Final = (
         "gpuruntime.serverless.scaling.queue_depths",
         "        self._depths = None\n\n    def wake",
         "        self._depths = {}\n\n    def wake",
-        "tests/rooms/serverless/scaling/test_depth_polling.py",
+        "tests/rooms/serverless/scaling/test_queue_depths.py",
     ),
     Mutation(
         "a wake is cleared by a poll that began before it",
         "gpuruntime.serverless.scaling.queue_depths",
         "        self._woken.difference_update(woken)",
         "        self._woken.clear()",
-        "tests/rooms/serverless/scaling/test_depth_polling.py",
+        "tests/rooms/serverless/scaling/test_queue_depths.py",
     ),
 )
 INVOCATIONS: Final = (
