@@ -12,6 +12,7 @@ from gpuruntime.audit.audit import RULES, steps
 from gpuruntime.audit.breach import Breach, ObjectRef, Suspicion
 from gpuruntime.audit.first_seen import FirstSeen
 from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()
@@ -83,7 +84,7 @@ class Auditor:
                 self._first_seen.forget()
                 return Report(breaches=(), counts={}, suspicion_count=0, object_count=0)
             snapshot = self._take()
-            taken_at = asyncio.get_running_loop().time()
+            taken_at = loop_time()
             seen = await suspicions_in_slices(snapshot)
             breaches = self._first_seen.breaches(seen, taken_at)
             return report_of(snapshot, seen, breaches)
@@ -108,15 +109,14 @@ class Auditor:
 
 async def suspicions_in_slices(snapshot: Snapshot) -> list[Suspicion]:
     """Return the suspicions, and let the loop run other tasks between two slices."""
-    clock = asyncio.get_running_loop().time
     seen = []
-    ends_at = clock() + SLICE_SECONDS
+    ends_at = loop_time() + SLICE_SECONDS
     for found in steps(snapshot):
         if found is not None:
             seen.append(found)
-        if clock() > ends_at:
+        if loop_time() > ends_at:
             await asyncio.sleep(0)
-            ends_at = clock() + SLICE_SECONDS
+            ends_at = loop_time() + SLICE_SECONDS
     return seen
 
 

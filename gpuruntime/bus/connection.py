@@ -16,6 +16,7 @@ import structlog
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.errors import UnavailableError
 from gpuruntime.bus.session import Message, Receive, Session, Subscription, open_session
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()
@@ -95,15 +96,14 @@ class Connection:
 
     async def run(self) -> None:
         self._meter.gauge("bus_connected", 0)
-        loop = asyncio.get_running_loop()
         while True:
-            started = loop.time()
+            started = loop_time()
             try:
                 await self._serve(await self._opener(self._options))
                 self._note("the connection ended")
             except UnavailableError as error:
                 self._note(str(error))
-            if loop.time() - started > GOOD_SESSION_SECONDS:
+            if loop_time() - started > GOOD_SESSION_SECONDS:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
             await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 1.0))
             self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)

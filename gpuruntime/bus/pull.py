@@ -22,6 +22,7 @@ from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.delivery import Delivery, delivery_of
 from gpuruntime.bus.errors import BusError, MalformedMessageError, UnavailableError
 from gpuruntime.bus.session import Message, Session
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()
@@ -130,7 +131,7 @@ class Pull:
         free = next((inbox for inbox in self._inboxes if not inbox.asked), None)
         if free is None or not batch:
             return
-        free.asked, free.heard_at = batch, asyncio.get_running_loop().time()
+        free.asked, free.heard_at = batch, loop_time()
         request = {
             "batch": batch,
             "expires": int(self._options.expires_seconds * _NANOSECONDS),
@@ -153,7 +154,7 @@ class Pull:
         self._woken.clear()
 
     def _on_message(self, inbox: _Inbox, message: Message) -> None:
-        inbox.heard_at = asyncio.get_running_loop().time()
+        inbox.heard_at = loop_time()
         if message.status == _HEARTBEAT:
             self.problem = ""
             return

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.errors import TerminalError
 from gpuruntime.kube.errors import ApiError, ConflictError, KubeError
 from gpuruntime.meter import Meter, NullMeter
@@ -87,11 +88,10 @@ class Controller(Generic[KeyT]):
             await asyncio.sleep(0)
 
     async def _serve(self, key: KeyT) -> None:
-        loop = asyncio.get_running_loop()
-        started_at = loop.time()
+        started_at = loop_time()
         outcome = self._settle(key, await self._attempt(key))
         self._meter.count("reconciles_total", controller=self.name, outcome=outcome)
-        seconds = loop.time() - started_at
+        seconds = loop_time() - started_at
         self._meter.observe("reconcile_seconds", seconds, controller=self.name)
 
     async def _attempt(self, key: KeyT) -> Result | BaseException:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar, assert_never
 import structlog
 
 from gpuruntime.concurrency.batches import batches
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.garbage_collection import paused_collector
 from gpuruntime.informer.recovery import (
     Empty,
@@ -84,7 +85,7 @@ class Reflector(Generic[ObjectT]):
     @property
     def failing_seconds(self) -> float:
         """Return for how many seconds the informer has been failing, or 0."""
-        return 0.0 if self.error is None else _loop_time() - self._failed_at
+        return 0.0 if self.error is None else loop_time() - self._failed_at
 
     def request_relist(self) -> None:
         """Ask for a new list because the store has diverged.
@@ -114,7 +115,7 @@ class Reflector(Generic[ObjectT]):
             if type(error) is not type(self.error):
                 log.warning("informer failed", resource=str(self._source), error=str(error))
             if self.error is None:
-                self._failed_at = _loop_time()
+                self._failed_at = loop_time()
             self.error = error
         elif self.error is not None and isinstance(outcome, ANSWERS):
             log.info("informer recovered", resource=str(self._source))
@@ -157,12 +158,11 @@ class Reflector(Generic[ObjectT]):
         self.synced.set()
 
     async def _watch(self, version: int) -> Outcome:
-        loop = asyncio.get_running_loop()
         opened_at: float | None = None
         error: KubeError | None = None
         try:
             async with self._source.window(version) as events:
-                opened_at = loop.time()
+                opened_at = loop_time()
                 self._advance(WindowOpened())
                 self.windows_opened += 1
                 await self._apply_all(events)
@@ -173,7 +173,7 @@ class Reflector(Generic[ObjectT]):
         cause = "ended" if error is None else type(error).__name__
         self._source.count("informer_watch_restarts_total", cause=cause)
         return WindowEnded(
-            lived_seconds=0.0 if opened_at is None else loop.time() - opened_at,
+            lived_seconds=0.0 if opened_at is None else loop_time() - opened_at,
             has_advanced=isinstance(self.state, Watching) and self.state.version > version,
             error=error,
         )
@@ -208,7 +208,3 @@ class Reflector(Generic[ObjectT]):
             return
         self._writer.note_version(version)
         self._advance(EventReceived(version=version))
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.answers import (
     Call,
     Page,
@@ -221,12 +222,12 @@ class Client:
                 raise error_of(response, call)
         except (OutcomeUnknownError, asyncio.CancelledError):
             if call.is_write:
-                self.last_doubt = asyncio.get_running_loop().time()
+                self.last_doubt = loop_time()
             raise
         return response
 
     async def _measured(self, call: Call, exchange: Awaitable[AnswerT]) -> AnswerT:
-        started = asyncio.get_running_loop().time()
+        started = loop_time()
         outcome = "cancelled"
         try:
             with _naming(call):
@@ -237,7 +238,7 @@ class Client:
             outcome = type(error).__name__
             raise
         finally:
-            taken = asyncio.get_running_loop().time() - started
+            taken = loop_time() - started
             labels = {"verb": call.verb, "resource": call.resource}
             self._meter.count("kube_requests_total", 1, code=outcome, **labels)
             self._meter.observe("kube_request_seconds", taken, **labels)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import attrs
 from structlog import get_logger
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
@@ -151,7 +152,7 @@ class EventRecorder:
         identity = _Identity(
             about, "Warning" if is_warning else "Normal", reason, shortened(message)
         )
-        moment = asyncio.get_running_loop().time()
+        moment = loop_time()
         if not self._buckets.take((about.uid, about.namespace, about.name), moment):
             self._drop("rate")
         elif identity in self._pending:

@@ -10,6 +10,7 @@ import aiohttp
 import attrs
 from yarl import URL
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.connect.credentials import Connection, Credentials
 from gpuruntime.kube.connect.endpoint import Endpoint, Source
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
@@ -39,7 +40,7 @@ class HttpTransport:
         self._credentials = credentials
 
     async def request(self, request: Request) -> Response:
-        deadline = _loop_time() + request.timeout_seconds
+        deadline = loop_time() + request.timeout_seconds
         connection = await self._credentials.current(deadline)
         response = await _exchange(request, connection, deadline)
         if response.status == UNAUTHORIZED:
@@ -50,7 +51,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[StreamResponse]:
-        deadline = _loop_time() + request.timeout_seconds
+        deadline = loop_time() + request.timeout_seconds
         connection = await self._credentials.current(deadline)
         async with AsyncExitStack() as stack:
             response = await _begin_stream(stack, request, connection, deadline)
@@ -116,7 +117,7 @@ async def _send(
     request: Request, connection: Connection, session: aiohttp.ClientSession, deadline: float
 ) -> aiohttp.ClientResponse:
     """Send the request. The fence is checked last, after every wait for credentials."""
-    access, left = connection.access, deadline - _loop_time()
+    access, left = connection.access, deadline - loop_time()
     if left <= 0:
         raise UnreachableError(f"{access.server}: not sent: the deadline passed before")
     if request.fence is not None:
@@ -186,7 +187,3 @@ def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

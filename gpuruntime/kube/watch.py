@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import attrs
 import msgspec
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.answers import Call, Status, api_error, error_of, status_of
 from gpuruntime.kube.client import accept_of, collection_path
 from gpuruntime.kube.errors import (
@@ -114,7 +115,7 @@ async def open_window(
             response = await stack.enter_async_context(transport.stream(request))
         except (UnreachableError, OutcomeUnknownError) as error:
             raise UnreachableError(f"{call}: {error}") from error
-        ends_at = asyncio.get_running_loop().time() + seconds + OVERTIME_SECONDS
+        ends_at = loop_time() + seconds + OVERTIME_SECONDS
         chunks = await stack.enter_async_context(aclosing(_chunks(response, call, ends_at)))
         if response.status != 200:
             raise await _refusal(response, chunks, call)
@@ -144,12 +145,11 @@ async def _chunks(
     response: StreamResponse, call: Call, ends_at: float
 ) -> AsyncGenerator[bytes, None]:
     """Yield until the body ends or the server overruns the window's time."""
-    loop = asyncio.get_running_loop()
     chunks = response.chunks()
     until = ends_at
     try:
         while True:
-            until = min(loop.time() + IDLE_LIMIT_SECONDS, ends_at)
+            until = min(loop_time() + IDLE_LIMIT_SECONDS, ends_at)
             async with asyncio.timeout_at(until):
                 chunk = await anext(chunks, None)
             if chunk is None:

@@ -1,12 +1,12 @@
 """The use cases on units: create, read, change and delete."""
 
-import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import NotFoundError
@@ -146,7 +146,7 @@ class Units:
             tombstones=self._tombstones,
         )
         request, outcome = order.request, "stopped"
-        started = asyncio.get_running_loop().time()
+        started = loop_time()
         try:
             async with (
                 self._bounded(f"operation {request.operationID}"),
@@ -162,7 +162,7 @@ class Units:
             outcome = "invalid_request"
             raise
         finally:
-            taken = asyncio.get_running_loop().time() - started
+            taken = loop_time() - started
             self._context.meter.count("claims_total", outcome=outcome)
             self._context.meter.observe("claim_seconds", taken, outcome=outcome)
 

@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, KubeError, NotFoundError
@@ -67,7 +68,7 @@ class TombstoneWriter:
 
     def remember(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         """Handle a change of a unit on a standby: the leader may end before it has written."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         while self._seen and self._seen[0].at + REMEMBER_SECONDS < now:
             self._seen.popleft()
         if old is not None and _is_gone(old, new) and _ends_its_operation(old):
@@ -77,7 +78,7 @@ class TombstoneWriter:
 
     def begin(self) -> None:
         """Enqueue the remembered deletions, because this process is now the leader."""
-        since = asyncio.get_running_loop().time() - REMEMBER_SECONDS
+        since = loop_time() - REMEMBER_SECONDS
         for seen in self._seen:
             if seen.at >= since and not self._has_tombstone(seen.remains):
                 self._add(seen.key, seen.remains)

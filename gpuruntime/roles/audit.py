@@ -12,6 +12,7 @@ from gpuruntime.audit.auditor import Report, report_of
 from gpuruntime.audit.breach import Breach
 from gpuruntime.audit.first_seen import FirstSeen
 from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.errors import ClusterRequiredError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
@@ -93,15 +94,14 @@ def as_json(report: Report) -> str:
 
 async def _watch(client: Client, names: Namespaces, watch_seconds: float) -> Report:
     """Read the cluster once, and again for `watch_seconds` if anything is suspicious."""
-    clock = asyncio.get_running_loop().time
     sightings = FirstSeen(lag_seconds=SETTLE_SECONDS)
-    ends_at = clock() + max(watch_seconds, SETTLE_SECONDS)
+    ends_at = loop_time() + max(watch_seconds, SETTLE_SECONDS)
     while True:
-        began_at = clock()
+        began_at = loop_time()
         snapshot = await read(client, names)
         seen = suspicions(snapshot)
         breaches = sightings.breaches(seen, began_at)
-        if len(seen) == len(breaches) or clock() >= ends_at:
+        if len(seen) == len(breaches) or loop_time() >= ends_at:
             return report_of(snapshot, seen, breaches)
         await asyncio.sleep(SETTLE_SECONDS)
 

@@ -1,7 +1,6 @@
 """The elector of a role, built from the configuration."""
 
-import asyncio
-
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
@@ -34,7 +33,7 @@ def elector_of(
     elector = Elector(
         transport,
         options,
-        clock=asyncio.get_running_loop().time,
+        clock=loop_time,
         now=process.now,
         rng=process.rng,
         meter=registry,

@@ -1,12 +1,12 @@
 """The manager role: caches on every replica, reconcilers on the leader."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
 
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
@@ -67,7 +67,7 @@ class Manager:
     def _ends_clean(self) -> bool:
         """Return whether the next leader may rely on the state that it finds."""
         last_doubt = self._client.last_doubt if self._client else -inf
-        age = asyncio.get_running_loop().time() - last_doubt
+        age = loop_time() - last_doubt
         return self._term().ends_clean(doubt_seconds=age)
 
     async def _serve(self, transport: Transport) -> None:
@@ -92,7 +92,7 @@ class Manager:
             await elector.leading.wait()
             self._is_clean_term = elector.follows_clean_end
             record_term(reconcilers.recorder, elector)
-        self._led_since = asyncio.get_running_loop().time()
+        self._led_since = loop_time()
         await reconcilers.run()
 
     def _report_objects(self, reconcilers: Reconcilers) -> None:
@@ -110,7 +110,7 @@ class Manager:
         registry.gauge_from("pools", if_leading(object_metrics.pools))
 
     def _term(self) -> Term:
-        age = asyncio.get_running_loop().time() - self._led_since
+        age = loop_time() - self._led_since
         return Term(age_seconds=age, is_clean=self._is_clean_term)
 
     def _make_reconcilers(self, client: Client) -> Reconcilers:

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.garbage_collection import GarbagePauses
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.listener import operations_listener
@@ -56,7 +57,7 @@ async def role_context(
             )
             status = report_status(facts, interval_seconds=settings.reportInterval)
             tasks.create_task(status, name="status")
-            lag = measure_loop_lag(registry, clock=loop.time, held=held)
+            lag = measure_loop_lag(registry, clock=loop_time, held=held)
             tasks.create_task(lag, name="loop-lag")
             tasks.create_task(pauses.run(), name="gc-pauses")
             yield tasks

@@ -16,6 +16,7 @@ from gpuruntime.bus.jetstream import JetStream, StoredMessage
 from gpuruntime.bus.messages import Invocation, Record, read_invocation
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import ConflictError, Records
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import FailureClass, State
@@ -234,7 +235,7 @@ class UndeclaredFunctions:
     since: dict[str, float] = attrs.field(factory=dict)
 
     async def reconcile(self, function: str) -> Result:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         left = self.since.setdefault(function, now) + self.grace_seconds - now
         if left > 0:
             return Result(requeue_after_seconds=left)

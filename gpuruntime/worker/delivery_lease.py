@@ -8,6 +8,7 @@ from typing import Protocol
 from gpuruntime.bus.delivery import Delivery
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.records import Records, StoredRecord
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.worker.options import WorkerOptions
 
 
@@ -68,14 +69,13 @@ class DeliveryLease:
         self.end(Loss.OVER if is_over else Loss.SUPERSEDED)
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        ran_at = loop.time()
+        ran_at = loop_time()
         while not self.is_lost:
             await self._until_due()
-            if loop.time() - ran_at > self._options.ack_wait_seconds:
+            if loop_time() - ran_at > self._options.ack_wait_seconds:
                 self.end(Loss.STOOD_STILL)
                 return
-            ran_at = loop.time()
+            ran_at = loop_time()
             await self._keep()
 
     async def _until_due(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
+from gpuruntime.concurrency.clock import loop_time
+
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 # A heap of at most this many entries is never cleared of outdated ones.
@@ -73,7 +75,7 @@ class Delays(Generic[KeyT]):
     def _come_due(self, moment: float) -> None:
         """Hand over all due keys. The timer fires early by up to the clock's resolution."""
         self._timer = None
-        now = max(moment, asyncio.get_running_loop().time())
+        now = max(moment, loop_time())
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)
             if self._counts(due, key):

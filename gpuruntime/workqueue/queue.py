@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.workqueue.backoff import Backoff
@@ -67,7 +68,7 @@ class WorkQueue(Generic[KeyT]):
 
         A key promoted from the backlog, or added while a worker had it, may have waited longer.
         """
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         heads = [next(iter(lane)) for lane in (self._ready, self._backlog) if lane]
         return max((now - self._dirty[key] for key in heads), default=0.0)
 
@@ -81,7 +82,7 @@ class WorkQueue(Generic[KeyT]):
             return
         if key not in self._dirty:
             self._meter.count("workqueue_adds_total", queue=self._name)
-            self._dirty[key] = asyncio.get_running_loop().time()
+            self._dirty[key] = loop_time()
             if key not in self._processing:
                 self._enqueue(key, self._backlog if is_backlog else self._ready)
         elif key in self._backlog and not is_backlog:
@@ -96,7 +97,7 @@ class WorkQueue(Generic[KeyT]):
             self.add(key)
         else:
             delay = max(seconds, _LEAST_DELAY_SECONDS)
-            self._delays.put(key, asyncio.get_running_loop().time() + delay)
+            self._delays.put(key, loop_time() + delay)
 
     def add_rate_limited(self, key: KeyT, *, at_least_seconds: float = 0.0) -> float:
         """Add the key after its back-off, or `at_least_seconds` if longer; return the delay."""
@@ -140,7 +141,7 @@ class WorkQueue(Generic[KeyT]):
 
     def _hand_out(self, lane: OrderedDict[KeyT, None], label: str) -> KeyT:
         key, _ = lane.popitem(last=False)
-        waited = asyncio.get_running_loop().time() - self._dirty.pop(key)
+        waited = loop_time() - self._dirty.pop(key)
         self._processing.add(key)
         self._delays.discard(key)
         self._meter.gauge("workqueue_depth", self.depth, queue=self._name)

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 from gpuruntime.api.errors import CrowdedError, RequestError
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.latest import Latest
 from gpuruntime.concurrency.single_flight import SharedCalls
 
@@ -47,7 +48,7 @@ class AuthCache(Generic[VerdictT]):
         """Return the kept or a new verdict; raise the review's RequestError, or CrowdedError."""
         while True:
             kept = self._kept.get(key, None)
-            if kept is not None and asyncio.get_running_loop().time() < kept.until:
+            if kept is not None and loop_time() < kept.until:
                 return kept.verdict
             asking = self._calls.in_flight(key)
             if asking is None:
@@ -61,7 +62,7 @@ class AuthCache(Generic[VerdictT]):
                 return asking.result()
 
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = loop_time()
         verdict = await ask()
         self._kept.put(key, _Kept(verdict, asked_at + self._keep_seconds(verdict)))
         return verdict

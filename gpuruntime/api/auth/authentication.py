@@ -1,6 +1,5 @@
 """Authentication and authorisation before every route, before a body is read."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeAlias
@@ -15,6 +14,7 @@ from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.rate_limits import RateLimits
 from gpuruntime.api.errors import UnauthenticatedError
 from gpuruntime.api.http.in_flight import InFlightLimit
+from gpuruntime.concurrency.clock import loop_time
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -95,7 +95,7 @@ def guarded(
             checks.origins.demand(request.method, request.headers)
             return await handler(request)
         structlog.contextvars.bind_contextvars(caller=principal.name)
-        with checks.rate_limits.use(principal.name, asyncio.get_running_loop().time()):
+        with checks.rate_limits.use(principal.name, loop_time()):
             for needed in (access, *further(request)):
                 await guard.demand(principal, needed)
             return await handler(request)

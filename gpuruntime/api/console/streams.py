@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 
 from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.errors import CrowdedError
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.operations.lookup.caches import Caches
@@ -114,17 +115,16 @@ class Streams:
     async def _send_changes(
         self, request: web.Request, response: web.StreamResponse, sources: Sequence[EventSource]
     ) -> None:
-        clock = asyncio.get_running_loop().time
-        begun_at = sent_at = clock()
+        begun_at = sent_at = loop_time()
         version: object = None
-        while clock() - begun_at < self._limits.life_seconds and self._may_continue(request):
+        while loop_time() - begun_at < self._limits.life_seconds and self._may_continue(request):
             events, now = b"", self._version()
             if now != version:
                 events, version = b"".join(each() for each in sources), now
-            if not events and clock() - sent_at >= self._limits.heartbeat_seconds:
+            if not events and loop_time() - sent_at >= self._limits.heartbeat_seconds:
                 events = HEARTBEAT
             if events:
-                sent_at = clock()
+                sent_at = loop_time()
                 if not await self._is_sent(request, response, events):
                     return
             await self._pause()

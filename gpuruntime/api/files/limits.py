@@ -9,6 +9,8 @@ from typing import Final
 import attrs
 from aiohttp import web
 
+from gpuruntime.concurrency.clock import loop_time
+
 # aiohttp reports no lost caller to a handler, so the transport is polled.
 LOOK_EVERY_SECONDS: Final = 1.0
 
@@ -41,18 +43,18 @@ class TransferTimeouts:
         self._request = request
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._began_at = self._moved_at = self._loop.time()
+        self._began_at = self._moved_at = loop_time()
         self._next: asyncio.TimerHandle | None = None
         # Why the transfer was ended, once it was.
         self.end: End | None = None
 
     def moved(self) -> None:
         """Record that a byte went on, in either direction."""
-        self._moved_at = self._loop.time()
+        self._moved_at = loop_time()
 
     def watch(self, timer: asyncio.Timeout) -> None:
         """Check now and then regularly; end `timer` when the transfer has to end."""
-        now = self._loop.time()
+        now = loop_time()
         if self._request.transport is None:
             self.end = End.GONE
         elif now - self._moved_at >= self._limits.idle_seconds:

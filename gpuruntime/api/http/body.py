@@ -9,6 +9,7 @@ import attrs
 from aiohttp import hdrs, web
 
 from gpuruntime.api.errors import BodyTooLargeError, NotServingError, SlowBodyError
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.strict.structure import Problem, StrictError
 
 
@@ -37,7 +38,7 @@ class Bodies:
         Raise StrictError if the body is not whole.
         """
         await ask_for_body(request)
-        until = asyncio.get_running_loop().time() + self._limits.longest_seconds
+        until = loop_time() + self._limits.longest_seconds
         body = bytearray()
         try:
             while not request.content.at_eof():
@@ -53,12 +54,12 @@ class Bodies:
         return bytes(body)
 
     async def _piece(self, request: web.Request, until: float) -> bytes:
-        loop, limits = asyncio.get_running_loop(), self._limits
+        limits = self._limits
         try:
-            async with asyncio.timeout_at(min(until, loop.time() + limits.idle_seconds)):
+            async with asyncio.timeout_at(min(until, loop_time() + limits.idle_seconds)):
                 return await request.content.readany()
         except TimeoutError as error:
-            words = _too_slow(is_over=loop.time() >= until, limits=limits)
+            words = _too_slow(is_over=loop_time() >= until, limits=limits)
             raise SlowBodyError(words) from error
 
     def _demand_room(self, body: bytearray, most_bytes: int) -> None:

@@ -23,6 +23,7 @@ from gpuruntime.api.errors import BodyTooLargeError, DeadlineError, UnsupportedM
 from gpuruntime.api.http.problems import KNOWN, bug_answer, problem_answer
 from gpuruntime.api.http.routing import JSON, Route
 from gpuruntime.api.http.security_headers import REQUEST_ID, add_common_headers
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -74,14 +75,14 @@ def access(meter: Meter) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
-        started, status = loop.time(), 0
+        started, status = loop_time(), 0
         try:
             response = await handler(request)
             status = response.status
             return response
         finally:
             # The answer leaves before it is logged.
-            loop.call_soon(_record, meter, request, status, loop.time() - started)
+            loop.call_soon(_record, meter, request, status, loop_time() - started)
 
     return middleware
 

@@ -1,11 +1,11 @@
 """Streamed answers: watches, and single answers as a stream of one chunk."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final, Protocol
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.embedded.apiserver.query_options import ListOptions
 from gpuruntime.embedded.apiserver.status_errors import StatusError, expired, too_large_version
 from gpuruntime.embedded.kubectl.object_forms import Form
@@ -101,16 +101,15 @@ class WatchStream:
             self.close()
 
     async def _live(self) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + (self._options.timeout_seconds or LONGEST_WATCH_SECONDS)
-        bookmark_at = _next_bookmark(loop.time(), end)
-        now = loop.time()
+        end = loop_time() + (self._options.timeout_seconds or LONGEST_WATCH_SECONDS)
+        bookmark_at = _next_bookmark(loop_time(), end)
+        now = loop_time()
         while now < end and not self._watch.is_over:
             moment = min(bookmark_at, end)
             await self._watch.wait_until(moment)
             events = self._watch.take(FRAMES_A_CHUNK)
             # A timer may fire early by the clock's resolution.
-            now = loop.time() if events or self._watch.is_over else max(moment, loop.time())
+            now = loop_time() if events or self._watch.is_over else max(moment, loop_time())
             if events:
                 yield self._frames(events)
             elif bookmark_at <= now < end:

@@ -1,12 +1,12 @@
 """The kubelet of all simulated nodes: Pods assigned to them start, run and end by the clock."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import BY_NODE, Informers, write_status
@@ -95,8 +95,7 @@ class Kubelet:
         return await self._show(shown, tracked)
 
     async def _show(self, pod: Pod, tracked: _TrackedPod) -> Result:
-        loop = asyncio.get_running_loop()
-        offset = loop.time() - tracked.began_at
+        offset = loop_time() - tracked.began_at
         current = simulated_status(pod, tracked.sandbox, offset, now=self._now())
         await write_status(self._client, self._pods, pod, pod.status, current.status)
         for at, container, note in current.notes:
@@ -107,7 +106,7 @@ class Kubelet:
 
     async def _end(self, pod: Pod, tracked: _TrackedPod) -> Result:
         """Stop the Pod within its grace period; finalizers may keep the object longer."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         grace = pod.metadata.deletionGracePeriodSeconds or 0
         if tracked.stops_at is None:
             tracked.stops_at = now + min(float(grace), self._pace.stop_seconds)
@@ -142,7 +141,7 @@ class Kubelet:
                 pod_ip=pod.status.podIP or self._addresses.take(uid),
                 pace=self._pace,
             )
-            began_at = asyncio.get_running_loop().time()
+            began_at = loop_time()
             tracked = self._tracked_pods[key] = _TrackedPod(
                 uid=uid, sandbox=sandbox, began_at=began_at
             )

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.embedded.kinds.container_objects import Hook, Probe
 from gpuruntime.embedded.kinds.pod_objects import Container, ContainerState, Pod, Terminated
@@ -129,14 +130,13 @@ class ContainerProcess:
         if not self._has_begun:
             self.over.set()
             return
-        loop = asyncio.get_running_loop()
-        if self.hook is not None and self._process is not None and due_at > loop.time():
-            await problem(self.hook, hook_port, within_seconds=due_at - loop.time())
+        if self.hook is not None and self._process is not None and due_at > loop_time():
+            await problem(self.hook, hook_port, within_seconds=due_at - loop_time())
         with suppress(TimeoutError):
             async with asyncio.timeout_at(due_at):
                 for other in after:
                     await other.over.wait()
-        await self._end_within(max(due_at, loop.time() + LEAST_GRACE_SECONDS))
+        await self._end_within(max(due_at, loop_time() + LEAST_GRACE_SECONDS))
 
     async def _end_within(self, due_at: float) -> None:
         self._send(signal.SIGTERM)
@@ -148,15 +148,15 @@ class ContainerProcess:
             await self.over.wait()
 
     async def _run_until_done(self, places: Mapping[str, str]) -> bool:
-        loop, delays = asyncio.get_running_loop(), backoffs()
+        delays = backoffs()
         delay = 0
         while True:
-            began_at = loop.time()
+            began_at = loop_time()
             end = await self._run_once(places)
             if self._stopping.is_set() or not is_restarted(self._policy, end.exitCode):
                 self._show(state=ContainerState(terminated=end), is_ready=False, is_started=False)
                 return not end.exitCode
-            if loop.time() - began_at >= BACKOFF_RESET_SECONDS:
+            if loop_time() - began_at >= BACKOFF_RESET_SECONDS:
                 delay, delays = 0, backoffs()
             await self._pause(delay, end)
             delay = next(delays)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
 from gpuruntime.embedded.processes.probes import port_asked
@@ -106,7 +107,7 @@ class PodProcesses:
 
     async def _stop(self, grace_seconds: float) -> None:
         """Stop the main containers at once, then the others in reverse order."""
-        due_at = asyncio.get_running_loop().time() + grace_seconds
+        due_at = loop_time() + grace_seconds
         before = self.mains
         async with asyncio.TaskGroup() as tasks:
             for main in self.mains:

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.embedded.kinds.container_objects import Handler, HttpGet, Probe
 from gpuruntime.embedded.processes.programs import LOOPBACK
 
@@ -38,23 +39,22 @@ async def problem(handler: Handler, port: int, *, within_seconds: float) -> str:
 
 async def wait_until_failed(probe: Probe, port: int) -> str:
     """Return why the probe failed, once it has failed for its whole threshold."""
-    patience, loop = _patience(probe), asyncio.get_running_loop()
-    passed_at = loop.time()
+    patience = _patience(probe)
+    passed_at = loop_time()
     while True:
         why = await problem(probe, port, within_seconds=probe.timeoutSeconds)
         if not why:
-            passed_at = loop.time()
-        elif loop.time() - passed_at >= patience:
+            passed_at = loop_time()
+        elif loop_time() - passed_at >= patience:
             return why
         await asyncio.sleep(probe.periodSeconds)
 
 
 async def wait_until_passed(probe: Probe, port: int) -> str:
     """Return an empty text once the probe passes, or why it failed for its whole threshold."""
-    loop = asyncio.get_running_loop()
-    due_at = loop.time() + _patience(probe)
+    due_at = loop_time() + _patience(probe)
     while why := await problem(probe, port, within_seconds=probe.timeoutSeconds):
-        if loop.time() >= due_at:
+        if loop_time() >= due_at:
             return why
         await asyncio.sleep(EAGER_SECONDS)
     return ""

@@ -8,6 +8,7 @@ from datetime import datetime
 import attrs
 from structlog import get_logger
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.connect.endpoint import Endpoint, Source
 from gpuruntime.kube.connect.sessions import Sessions
@@ -61,7 +62,7 @@ class Credentials:
     async def current(self, deadline: float) -> Connection:
         """Return the connection to use now. Wait only if its credentials have expired."""
         await self._adopt_finished()
-        moment = _loop_time()
+        moment = loop_time()
         if moment >= self._renew_at:
             self._loading = self._begun()
         if moment >= self._expires_at:
@@ -72,7 +73,7 @@ class Credentials:
         """Return the connection to use after a 401, or None if there is nothing new to try."""
         await self._adopt_finished()
         if self._started.is_like(refused):
-            if _loop_time() >= self._pause_until:
+            if loop_time() >= self._pause_until:
                 self._loading = self._begun()
             await self._wait(deadline)
         return None if self._started.is_like(refused) else self._started
@@ -97,7 +98,7 @@ class Credentials:
     async def _wait(self, deadline: float) -> None:
         """Wait until the loading ends or the deadline passes. The loading itself goes on."""
         if self._loading is not None:
-            await asyncio.wait({self._loading}, timeout=max(0.0, deadline - _loop_time()))
+            await asyncio.wait({self._loading}, timeout=max(0.0, deadline - loop_time()))
             await self._adopt_finished()
 
     async def _adopt_finished(self) -> None:
@@ -106,7 +107,7 @@ class Credentials:
         try:
             await self._adopt(self._loading)
         except ConfigurationError as error:
-            self._renew_at = self._pause_until = _loop_time() + RETRY_SECONDS
+            self._renew_at = self._pause_until = loop_time() + RETRY_SECONDS
             log.warning("credentials not renewed", error=str(error))
 
     async def _adopt(self, loading: asyncio.Future[Endpoint]) -> None:
@@ -120,7 +121,7 @@ class Credentials:
             await old.sessions.retire()
 
     def _schedule(self, access: Endpoint, *, is_first: bool) -> None:
-        moment = _loop_time()
+        moment = loop_time()
         self._renew_at = moment + _renewal_seconds(
             access, self._now(), is_costly=self._source.is_costly
         )
@@ -147,7 +148,3 @@ def _renewal_seconds(access: Endpoint, now: datetime, *, is_costly: bool) -> flo
         life = (access.expires_at - now).total_seconds()
         return max(life * SPENT_LIFE, RETRY_SECONDS)
     return math.inf if is_costly else REREAD_SECONDS
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

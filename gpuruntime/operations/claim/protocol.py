@@ -17,6 +17,7 @@ from typing import Final, TypeVar, assert_never
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.errors import AlreadyExistsError, ApiError, KubeError, NotFoundError
 from gpuruntime.models.kinds import provenance
@@ -296,7 +297,7 @@ class ClaimAttempt:
         return Created(unit)
 
     def _is_late(self, claim: Claim) -> bool:
-        age = asyncio.get_running_loop().time() - claim.sent_at
+        age = loop_time() - claim.sent_at
         return age > self._context.options.create_bound_seconds
 
     async def _read_outcome(self, lost: Failure | None) -> Outcome:
@@ -348,11 +349,11 @@ async def _as_value(work: Awaitable[ResultT]) -> ResultT | GpuRuntimeError:
 
 @contextmanager
 def _timed(timings: Timings, step: str) -> Iterator[None]:
-    started = asyncio.get_running_loop().time()
+    started = loop_time()
     try:
         yield
     finally:
-        taken = asyncio.get_running_loop().time() - started
+        taken = loop_time() - started
         setattr(timings, step, getattr(timings, step) + taken)
 
 

@@ -9,11 +9,11 @@ Only the number of conflicts depends on this. The PATCH at the observed version 
 claim gets a stock unit.
 """
 
-import asyncio
 from random import Random
 from typing import Final
 from zlib import crc32
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.units import GPUUnit
 
@@ -41,13 +41,13 @@ class StockShards:
         """Note the replica that has claimed the stock unit for another operation."""
         name = provenance.attempt_of(stock).partition(".")[0]
         if name and name != self._name:
-            self._met_at[name] = asyncio.get_running_loop().time()
+            self._met_at[name] = loop_time()
 
     def is_in_our_share(self, stock: GPUUnit) -> bool:
         """Return whether the stock unit is in our share; without other replicas, every unit is."""
         if not self._met_at:
             return True
-        oldest = asyncio.get_running_loop().time() - REMEMBERED_SECONDS
+        oldest = loop_time() - REMEMBERED_SECONDS
         self._met_at = {name: at for name, at in self._met_at.items() if at > oldest}
         uid = stock.metadata.uid
         ours = _weight(self._name, uid)

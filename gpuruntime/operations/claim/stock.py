@@ -15,6 +15,7 @@ from typing import Final, assert_never
 
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
@@ -175,7 +176,7 @@ class StockClaims:
 
         Return None if the claim is gone, or if the cluster rejects the new mark.
         """
-        sent_at = asyncio.get_running_loop().time()
+        sent_at = loop_time()
         attempt = self._peers.new_attempt()
         seen = await self._mark(stock, wanted, attempt, refusals or Refusals())
         if not isinstance(seen, Won):
@@ -205,8 +206,7 @@ class StockClaims:
 
     async def _claim_listed(self, wanted: Wanted, refusals: Refusals) -> Claim | None:
         """The cache shows nothing: wait for our own writes in flight, then let a LIST decide."""
-        loop = asyncio.get_running_loop()
-        patience_ends_at = loop.time() + PATIENCE_SECONDS
+        patience_ends_at = loop_time() + PATIENCE_SECONDS
         while True:
             await self._reservations.settled(wanted.spec_name)
             listed = await self._lists.get(wanted.spec_name)
@@ -214,7 +214,7 @@ class StockClaims:
             own = next((each for each in ours if each.metadata.uid not in refusals), None)
             free = list(self._claimable(filter(provenance.is_free, listed), wanted, refusals))
             if own is None and not free:
-                if not self._is_unsettled(listed) or loop.time() > patience_ends_at:
+                if not self._is_unsettled(listed) or loop_time() > patience_ends_at:
                     refusals.raise_if_forbidden()
                     return None
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -283,7 +283,7 @@ class StockClaims:
     async def _try(self, stock: GPUUnit, wanted: Wanted, refusals: Refusals) -> Claim | None:
         """Claim the stock unit; if it changes but stays free, retry at the newer version."""
         attempt = self._peers.new_attempt()
-        sent_at = asyncio.get_running_loop().time()
+        sent_at = loop_time()
         with self._reservations.hold(wanted.spec_name, stock.metadata.uid):
             while True:
                 seen = await self._mark(stock, wanted, attempt, refusals)

@@ -4,7 +4,6 @@ No code here lists or watches Secrets. What was written is remembered, and read 
 time, and by every new leader.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from datetime import datetime
@@ -16,6 +15,7 @@ import structlog
 from gpuruntime.bus.credentials import secret_in
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.user_jwts import Mint, UserCredentials
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.encoding import codec
@@ -113,13 +113,13 @@ class WorkerSecrets:
 
     def look_again_seconds(self, unit: GPUUnit) -> float | None:
         kept = self._kept.get(unit.metadata.key)
-        return max(kept.until - asyncio.get_running_loop().time(), 0.0) if kept else None
+        return max(kept.until - loop_time(), 0.0) if kept else None
 
     def forget(self, key: Key) -> None:
         self._kept.pop(key, None)
 
     def _believe(self, unit: GPUUnit, inputs: str, seconds: float) -> None:
-        until = asyncio.get_running_loop().time() + seconds
+        until = loop_time() + seconds
         self._kept[unit.metadata.key] = _Kept(inputs, until)
 
     def _read(self, unit: GPUUnit) -> tuple[dict[str, str], Validity | None]:
@@ -131,7 +131,7 @@ class WorkerSecrets:
 
     def _is_known(self, unit: GPUUnit, inputs: str) -> bool:
         kept = self._kept.get(unit.metadata.key)
-        is_believed = kept is not None and asyncio.get_running_loop().time() < kept.until
+        is_believed = kept is not None and loop_time() < kept.until
         return is_believed and kept is not None and kept.inputs == inputs
 
     async def _write(

@@ -1,10 +1,10 @@
 """Reconciler of stock units: it keeps a unit's envelope and resolves a claim on it."""
 
-import asyncio
 from typing import Final, TypeAlias, assert_never
 
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
@@ -106,13 +106,13 @@ class StockReconciler:
 
     def _grace_left(self, stock: GPUUnit) -> float:
         """Return the seconds left; an attempt that took over the claim begins a new grace."""
-        loop_time = asyncio.get_running_loop().time()
+        now = loop_time()
         claim = (stock.metadata.uid, provenance.attempt_of(stock))
-        known, since = self._doubts.get(stock.metadata.key, (None, loop_time))
+        known, since = self._doubts.get(stock.metadata.key, (None, now))
         if known != claim:
-            since = loop_time
+            since = now
             self._doubts[stock.metadata.key] = (claim, since)
-        return since + GRACE_SECONDS - loop_time
+        return since + GRACE_SECONDS - now
 
     def _claimant(self, stock: GPUUnit) -> GPUUnit | None:
         key = provenance.claimant_of(stock)

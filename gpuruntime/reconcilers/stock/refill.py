@@ -1,11 +1,11 @@
 """Refill of a pool: create missing stock, record it in the status, delete the surplus."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from math import inf
 from typing import Final
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import Result
 from gpuruntime.kube.events import EventRecorder, record_note
 from gpuruntime.models.encoding import codec
@@ -71,14 +71,14 @@ class PoolRefill:
         status = pool_status(pool, stock, verdict, recorded=recorded, now=self._now())
         if status == pool.status:
             return pool, None
-        loop_time = asyncio.get_running_loop().time()
-        left = self._reported.get(pool.metadata.key, -inf) + REPORT_SECONDS - loop_time
+        now = loop_time()
+        left = self._reported.get(pool.metadata.key, -inf) + REPORT_SECONDS - now
         if left > 0:
             return pool, left
         written = await self._inventory.patch(
             pool, {"status": codec.to_json(status)}, subresource="status"
         )
-        self._reported[pool.metadata.key] = loop_time
+        self._reported[pool.metadata.key] = now
         note = pool_note(pool, status)
         if note is not None:
             record_note(self._recorder, STOCK_POOLS, pool, note)

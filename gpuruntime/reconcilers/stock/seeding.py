@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     AlreadyExistsError,
@@ -57,7 +58,7 @@ class Seeder:
         return next((text for text in outcomes if isinstance(text, str) and text), "")
 
     def unsettled_seconds(self, pool: StockPool) -> float:
-        left = self._unsettled.get(pool.metadata.key, 0.0) - asyncio.get_running_loop().time()
+        left = self._unsettled.get(pool.metadata.key, 0.0) - loop_time()
         return max(0.0, left)
 
     def forget(self, key: Key) -> None:
@@ -71,8 +72,7 @@ class Seeder:
         except REFUSALS as error:
             return str(error)
         except UNSETTLED as error:
-            loop_time = asyncio.get_running_loop().time()
-            self._unsettled[pool.metadata.key] = loop_time + REQUEST_LIFE_SECONDS
+            self._unsettled[pool.metadata.key] = loop_time() + REQUEST_LIFE_SECONDS
             return error
         except KubeError as error:
             return error

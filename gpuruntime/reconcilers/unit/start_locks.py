@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.errors import MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.kinds import provenance
@@ -40,12 +41,12 @@ class StartLocks:
 
     def unsettled_seconds(self, keys: Iterable[Key]) -> float:
         """Return for how many more seconds a lost request may still start one of the units."""
-        loop_time = asyncio.get_running_loop().time()
-        last = max((self._unsettled.get(key, loop_time) for key in keys), default=loop_time)
-        return max(0.0, last - loop_time)
+        now = loop_time()
+        last = max((self._unsettled.get(key, now) for key in keys), default=now)
+        return max(0.0, last - now)
 
     def _note(self, key: Key) -> None:
         """Remember the lost request, even if the unit is deleted meanwhile."""
-        loop_time = asyncio.get_running_loop().time()
-        left = {each: until for each, until in self._unsettled.items() if until > loop_time}
-        self._unsettled = {**left, key: loop_time + REQUEST_LIFE_SECONDS}
+        now = loop_time()
+        left = {each: until for each, until in self._unsettled.items() if until > now}
+        self._unsettled = {**left, key: now + REQUEST_LIFE_SECONDS}

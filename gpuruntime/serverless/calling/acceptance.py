@@ -26,6 +26,7 @@ from gpuruntime.bus.errors import (
 from gpuruntime.bus.jetstream import PUBLISH_SECONDS, Stored
 from gpuruntime.bus.messages import Invocation, Record, encode
 from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import Mode, State
 from gpuruntime.operations.hashing import request_hash
@@ -127,7 +128,7 @@ class Acceptance:
     async def _accept(self, request: Invoke) -> Accepted:
         self._queue.demand()
         payload = _bounded_payload(request)
-        arrived_at = asyncio.get_running_loop().time()
+        arrived_at = loop_time()
         try:
             async with asyncio.timeout(request.timeoutSeconds) as patience:
                 declared = await self._functions.find(request.serverlessRequestID)
@@ -135,7 +136,7 @@ class Acceptance:
                 patience.reschedule(arrived_at + _life_of(record).total_seconds())
                 return await self._accept_record(request, payload, record)
         except TimeoutError as error:
-            seconds = asyncio.get_running_loop().time() - arrived_at
+            seconds = loop_time() - arrived_at
             raise _unknown(request, f"no answer from the queue within {seconds:.0f} s") from error
 
     async def _accept_record(

@@ -1,6 +1,5 @@
 """Functions for callers: find one by name, and list them with their work and workers."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
@@ -8,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.client import Client
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
@@ -137,7 +137,7 @@ class Functions:
         depth = depths.get(name, 0)
         running, oldest_wait_seconds = 0, 0.0
         if depth:
-            heard_since = asyncio.get_running_loop().time() - SILENT_SECONDS
+            heard_since = loop_time() - SILENT_SECONDS
             busy = self._beats.busy(name, since=heard_since)
             backlog = await self._depths.backlog(name, busy=busy)
             running = min(backlog.running, depth)

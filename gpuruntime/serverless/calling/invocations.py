@@ -18,6 +18,7 @@ from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
 from gpuruntime.bus.messages import Control, ControlCommand, Record, encode
 from gpuruntime.bus.names import is_function_name, is_invocation_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.serverless.broker import BrokerLink
@@ -152,7 +153,7 @@ class Invocations:
         self, record: Record, watch: RecordWatch, is_wanted: Callable[[], bool]
     ) -> Record:
         """Return the end. If it had ended before, an expiry is a result, so that replays end."""
-        started = asyncio.get_running_loop().time()
+        started = loop_time()
         had_ended = record.state.is_terminal
         ended = record if had_ended else None
         if ended is None:
@@ -162,7 +163,7 @@ class Invocations:
                     ended = await watch.end(is_wanted=is_wanted)
         self._meter.observe(
             "serverless_sync_wait_seconds",
-            asyncio.get_running_loop().time() - started,
+            loop_time() - started,
             outcome=ended.state.value if ended else "unfinished",
         )
         if ended is None or (ended.state is State.EXPIRED and not had_ended):

@@ -8,6 +8,7 @@ from random import Random
 import attrs
 
 from gpuruntime.bus.session import Message
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.units import GPUUnit
@@ -64,12 +65,12 @@ class FunctionService:
             tasks.create_task(self._forget_silent(), name="silent workers")
 
     def _on_beat(self, message: Message) -> None:
-        self.beats.receive(message, at=asyncio.get_running_loop().time())
+        self.beats.receive(message, at=loop_time())
 
     async def _forget_silent(self) -> None:
         while True:
             await asyncio.sleep(SILENT_SECONDS)
-            since = asyncio.get_running_loop().time() - SILENT_SECONDS
+            since = loop_time() - SILENT_SECONDS
             self.beats.forget_silent(since=since)
 
 

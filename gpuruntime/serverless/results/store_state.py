@@ -14,6 +14,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter
 from gpuruntime.serverless.results.store import ResultStore, ResultStoreError, StoreAwayError
 
@@ -85,7 +86,7 @@ class StoreState:
         """Return whether the record can be acked; if not, it must be redelivered."""
         if not self.problem and await self._try(stored, parts, written_at):
             return True
-        self._oldest.note(written_at, asyncio.get_running_loop().time())
+        self._oldest.note(written_at, loop_time())
         return False
 
     async def _try(
@@ -151,9 +152,8 @@ class StoreState:
                 self._meter.count("results_swept_total", swept)
 
     async def _measure(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            oldest = self._oldest.written_at(loop.time())
+            oldest = self._oldest.written_at(loop_time())
             age = (self._now() - oldest).total_seconds() if oldest else 0.0
             self._meter.gauge("results_oldest_unstored_seconds", max(age, 0.0))
             self._meter.gauge("results_store_up", 0 if self.problem else 1)

@@ -14,6 +14,7 @@ import structlog
 
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.session import Message
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.controller.controller import Controller
 from gpuruntime.kube.events import EventRecorder
@@ -201,7 +202,7 @@ class Activator:
         """Start again at each new session: silence while disconnected proves nothing."""
         while True:
             session = await self._queue.connection.connected()
-            self.receiving_since = asyncio.get_running_loop().time()
+            self.receiving_since = loop_time()
             self.depth_poller.request_poll()
             self._survey_due.set()
             await session.ended.wait()

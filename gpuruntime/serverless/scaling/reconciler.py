@@ -13,6 +13,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus.errors import BusError, UnavailableError
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import Result
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.functions import Serverless
@@ -96,8 +97,8 @@ class Scaler:
             consumer.result(),
             left.result(),
             plan.look_again_seconds,
-            memory.falls_in_seconds(_now(), seen.limits.idleTimeoutSeconds),
-            memory.held_seconds(_now()),
+            memory.falls_in_seconds(loop_time(), seen.limits.idleTimeoutSeconds),
+            memory.held_seconds(loop_time()),
             told,
         )
 
@@ -106,7 +107,7 @@ class Scaler:
         memory = self.histories.get(function)
         if memory is None:
             return False
-        memory.touch(_now())
+        memory.touch(loop_time())
         return memory.status.desiredWorkers > 0
 
     async def _remove_strays(self, function: str) -> float | None:
@@ -116,7 +117,7 @@ class Scaler:
         for template, found in tuple(strays_of(self.units, function)):
             uid = template.metadata.uid
             memory = histories[uid] = before.get(uid) or FunctionHistory.of(
-                uid, len(found), _now()
+                uid, len(found), loop_time()
             )
             limits = found[0].spec.serverless or Serverless(requestID=function)
             seen = self._observe(template, limits, found, memory, 0)
@@ -138,7 +139,7 @@ class Scaler:
         if memory is None or memory.uid != template.metadata.uid:
             workers = len(self.units.store.by_index(WORKER_OF, template.metadata.uid))
             memory = self.histories[function] = FunctionHistory.of(
-                template.metadata.uid, workers, _now()
+                template.metadata.uid, workers, loop_time()
             )
         return memory
 
@@ -150,7 +151,7 @@ class Scaler:
         memory: FunctionHistory,
         depth: int | None,
     ) -> Observed:
-        now = _now()
+        now = loop_time()
         moment = Moment(now=now, receiving_since=self.receiving_since())
         memory.sightings.keep({unit.metadata.uid for unit in found})
         workers = tuple(
@@ -212,7 +213,7 @@ class Scaler:
     ) -> None:
         by_name = {unit.metadata.name: unit for unit in found}
         if plan.replaced:
-            memory.note_replacement(_now())
+            memory.note_replacement(loop_time())
         async with asyncio.TaskGroup() as tasks:
             claims = min(plan.claims, MOST_AT_ONCE)
             for name in next_names(template.metadata.name, self._is_taken(template), claims):
@@ -236,7 +237,7 @@ class Scaler:
         self, template: GPUUnit, limits: Serverless, name: str, memory: FunctionHistory
     ) -> None:
         failure = await self.workers.claim(template, limits, name)
-        memory.note_claim(name, failure, _now())
+        memory.note_claim(name, failure, loop_time())
         self.meter.count("serverless_claims_total", outcome=failure or "claimed")
 
     async def _drain(self, worker: GPUUnit) -> None:
@@ -256,7 +257,3 @@ class Scaler:
 
 def _function_of(worker: GPUUnit) -> str:
     return worker.spec.serverless.requestID if worker.spec.serverless else ""
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

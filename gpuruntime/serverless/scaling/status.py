@@ -4,7 +4,6 @@ Events report that a shortage of workers begins or ends. The manager reports why
 unit itself is not Ready.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -13,6 +12,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus.errors import BusError
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder, Note, record_note
@@ -50,13 +50,12 @@ class FunctionStatus:
 
         While workers are busy it is reported again, since no event says when they become idle.
         """
-        loop = asyncio.get_running_loop()
         memory.status = status_of(
             seen,
             plan,
             depth=depth,
             oldest_wait_seconds=await self._oldest_wait(seen, depth, memory),
-            failure=memory.failure if memory.held_seconds(loop.time()) else "",
+            failure=memory.failure if memory.held_seconds(loop_time()) else "",
         )
         latest = self.units.store.get(template.metadata.key)
         if latest is None or latest.metadata.uid != template.metadata.uid:
@@ -65,11 +64,11 @@ class FunctionStatus:
         again = PERIOD_SECONDS if memory.status.busyWorkers else None
         if memory.status == before:
             return again
-        wait = memory.tells_in_seconds(loop.time(), PERIOD_SECONDS)
+        wait = memory.tells_in_seconds(loop_time(), PERIOD_SECONDS)
         if wait and before and _without_amounts(before) == _without_amounts(memory.status):
             return wait
         await self._write(latest, memory.status)
-        memory.told_at = loop.time()
+        memory.told_at = loop_time()
         note = function_note(before, memory.status, spec_name=template.spec.specName)
         if note is not None:
             record_note(self.recorder, GPU_UNITS, template, note)
@@ -96,7 +95,7 @@ class FunctionStatus:
     async def _oldest_wait(self, seen: Observed, depth: int, memory: FunctionHistory) -> float:
         if not depth:
             memory.oldest_at = None
-        elif memory.asks_for_oldest(asyncio.get_running_loop().time(), PERIOD_SECONDS):
+        elif memory.asks_for_oldest(loop_time(), PERIOD_SECONDS):
             try:
                 busy = sum(worker.busy for worker in seen.workers)
                 backlog = await self.depths.backlog(seen.limits.requestID, busy=busy)

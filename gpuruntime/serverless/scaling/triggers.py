@@ -3,11 +3,11 @@
 A standby queues nothing; a new leader queues every function as backlog.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from gpuruntime.bus.session import Message
+from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kinds.units import GPUUnit
@@ -76,7 +76,7 @@ class FunctionTriggers:
             self._queue.add_after(function, LATER_SECONDS)
 
     def on_beat(self, message: Message) -> None:
-        whose = self._beats.receive(message, at=asyncio.get_running_loop().time())
+        whose = self._beats.receive(message, at=loop_time())
         if whose is None:
             return
         for function in self._served(self._units.store.get(Key(self._namespace, whose[1]))):

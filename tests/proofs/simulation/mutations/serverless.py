@@ -254,7 +254,7 @@ INVOCATIONS: Final = (
     Mutation(
         "a worker goes on after it stood still",
         "gpuruntime.worker.delivery_lease",
-        "            if loop.time() - ran_at > self._options.ack_wait_seconds:",
+        "            if loop_time() - ran_at > self._options.ack_wait_seconds:",
         "            if False:",
         f"{WORKER}::test_a_worker_suspended_for_longer_than_the_ack_wait_gives_up_its_calls",
     ),
