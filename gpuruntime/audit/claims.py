@@ -7,12 +7,10 @@ from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.audit.pools import waits_for_a_name
 from gpuruntime.models.kinds import labels, provenance
-from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
+from gpuruntime.models.kinds.claim_timing import DOUBT_SECONDS
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPUUnit
 
-# A new leader starts the grace again, and frees a claim only after a live read.
-DOUBT_SECONDS: Final = 2 * GRACE_SECONDS
 # Recording an ordinal waits for the life of a request, and once more after a lost answer.
 CONSUME_SECONDS: Final = 300.0
 _MARKS = ", ".join(provenance.CLAIM_MARKS)

@@ -17,13 +17,13 @@ from gpuruntime.kube.errors import (
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.reconcilers.children.keeper import REFUSALS
 from gpuruntime.reconcilers.options import PodDefaults
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 
 log = structlog.get_logger()
 

@@ -9,9 +9,9 @@ from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.errors import MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 
 _UNKNOWN: Final = (OutcomeUnknownError, MalformedAnswerError)
 

@@ -4,18 +4,16 @@ A unit starts while its operation has claimed the stock that the unit names. Of 
 one operation, only one starts. A unit never starts if its operation has ended under its name.
 """
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
-
-# A request of another leader may still reach the API server within this many seconds.
-REQUEST_LIFE_SECONDS: Final = 60.0
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import EVENTS, LEASES
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import LeaderElectionSettings

@@ -11,12 +11,12 @@ import attrs
 
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.operations.hashing import derived_name
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 from tests.proofs.simulation.callers import Caller, DefiniteAnswer
 from tests.proofs.simulation.checks.cluster_observer import INSTANCE, STOCK, ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations

@@ -1,34 +1,68 @@
 """The order of the times that the safety of a claim rests on."""
 
-import attrs
+import inspect
 
-from gpuruntime.audit.claims import DOUBT_SECONDS
+import attrs
+import pytest
+
+from gpuruntime.audit.claims import CONSUME_SECONDS
+from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kinds.claim_timing import (
     ATTEMPT_SECONDS,
     CREATE_BOUND_SECONDS,
+    DOUBT_SECONDS,
     GRACE_SECONDS,
+    REQUEST_LIFE_SECONDS,
 )
 from gpuruntime.operations.options import Options
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
+
+CLIENT_TIMEOUT = inspect.signature(Client).parameters["timeout_seconds"].default
+REQUEST_TIMEOUT = attrs.fields(Request).timeout_seconds.default
 
 
-def test_a_create_has_landed_or_failed_before_its_claim_is_freed() -> None:
-    assert CREATE_BOUND_SECONDS + REQUEST_LIFE_SECONDS <= GRACE_SECONDS
-
-
-def test_an_attempt_ends_before_its_claim_is_freed() -> None:
-    assert CREATE_BOUND_SECONDS < ATTEMPT_SECONDS < GRACE_SECONDS
-
-
-def test_a_request_times_out_within_the_life_of_a_request() -> None:
-    default = attrs.fields(Request).timeout_seconds.default
-    assert default is not None
-    assert default <= REQUEST_LIFE_SECONDS
-
-
-def test_the_audit_allows_the_grace_of_two_leaders_in_a_row() -> None:
-    assert DOUBT_SECONDS >= 2 * GRACE_SECONDS
+@pytest.mark.parametrize(
+    ("shorter", "longer"),
+    [
+        pytest.param(
+            CREATE_BOUND_SECONDS + REQUEST_LIFE_SECONDS,
+            GRACE_SECONDS,
+            id="create bound + request life ≤ grace: no create lands after its claim is freed",
+        ),
+        pytest.param(
+            CREATE_BOUND_SECONDS + CLIENT_TIMEOUT,
+            ATTEMPT_SECONDS,
+            id="create bound + timeout ≤ attempt: the last create sent is waited for",
+        ),
+        pytest.param(
+            ATTEMPT_SECONDS,
+            GRACE_SECONDS,
+            id="attempt ≤ grace: no attempt answers with a claim that was freed meanwhile",
+        ),
+        pytest.param(
+            CLIENT_TIMEOUT,
+            REQUEST_LIFE_SECONDS,
+            id="timeout ≤ request life: a request that is waited for is not taken for landed",
+        ),
+        pytest.param(
+            REQUEST_TIMEOUT,
+            REQUEST_LIFE_SECONDS,
+            id="timeout of a request without a client ≤ request life: the same",
+        ),
+        pytest.param(
+            2 * GRACE_SECONDS,
+            DOUBT_SECONDS,
+            id="2 graces ≤ doubt: a change of leader restarts the grace and is no breach",
+        ),
+        pytest.param(
+            2 * REQUEST_LIFE_SECONDS,
+            CONSUME_SECONDS,
+            id="2 request lives ≤ consume: a new leader and a lost answer each delay the record",
+        ),
+    ],
+)
+def test_a_time_of_a_claim_is_long_enough(shorter: float, longer: float) -> None:
+    assert 0 < shorter <= longer
 
 
 def test_the_options_of_the_use_cases_have_these_times() -> None:

@@ -9,11 +9,11 @@ import pytest
 from gpuruntime.kube.errors import KubeError, OutcomeUnknownError, UnreachableError
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.reconcilers.options import PodDefaults
 from gpuruntime.reconcilers.stock.seeding import Seeder
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 from tests.faults import ANSWER_LOST, UNREACHABLE, Fault, refused
 from tests.rooms.operations.cluster import STOCK, Replica, replica
 from tests.rooms.reconcilers.world import World

@@ -11,6 +11,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import OutcomeUnknownError
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
@@ -22,7 +23,7 @@ from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.mount_plan import Mountable
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
-from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS, Term
+from gpuruntime.reconcilers.unit.start_plan import Term
 from tests.eventually import equals
 from tests.faults import FaultyTransport, landing_late, slow
 from tests.rooms.operations.cluster import INSTANCE, clock
