@@ -83,7 +83,7 @@ class Status:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class _TypeMeta:
+class TypeMeta:
     kind: str = ""
 
 
@@ -99,7 +99,7 @@ class _ListAnswer:
 
 def object_of(response: Response, resource: Resource[ObjectT], call: Call) -> ObjectT:
     try:
-        _demand_kind(codec.decode(response.body, _TypeMeta).kind, kind_of(resource), call)
+        demand_kind(codec.decode(response.body, TypeMeta).kind, kind_of(resource), call)
         return codec.decode(response.body, resource.type)
     except codec.MalformedObjectError as error:
         raise _malformed(call, response, str(error)) from error
@@ -112,7 +112,7 @@ def page_of(response: Response, resource: Resource[ObjectT], call: Call) -> Page
     """
     try:
         answer = codec.decode(response.body, _ListAnswer)
-        _demand_kind(answer.kind, f"{kind_of(resource)}List", call)
+        demand_kind(answer.kind, f"{kind_of(resource)}List", call)
         items = [codec.decode(memoryview(item), resource.type) for item in answer.items]
     except codec.MalformedObjectError as error:
         raise _malformed(call, response, str(error)) from error
@@ -126,7 +126,7 @@ def page_of(response: Response, resource: Resource[ObjectT], call: Call) -> Page
 def demand_deletion(response: Response, call: Call) -> None:
     """Raise MalformedAnswerError unless the answer is JSON with a kind: the object or a Status."""
     try:
-        kind = codec.decode(response.body, _TypeMeta).kind
+        kind = codec.decode(response.body, TypeMeta).kind
     except codec.MalformedObjectError as error:
         raise _malformed(call, response, str(error)) from error
     if not kind:
@@ -224,7 +224,7 @@ def _retry_after_seconds(value: object) -> float | None:
     return min(seconds, LONGEST_RETRY_AFTER_SECONDS)
 
 
-def _demand_kind(found: str, wanted: str, call: Call) -> None:
+def demand_kind(found: str, wanted: str, call: Call) -> None:
     if found != wanted:
         raise MalformedAnswerError(
             f"{call}: the answer's kind is {found or 'missing'!r} instead of {wanted}"

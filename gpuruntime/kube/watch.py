@@ -6,6 +6,7 @@ store decides which objects are news.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from enum import StrEnum
@@ -16,7 +17,16 @@ import attrs
 import msgspec
 
 from gpuruntime.concurrency.clock import loop_time
-from gpuruntime.kube.answers import Call, Status, api_error, error_of, status_of
+from gpuruntime.kube.answers import (
+    Call,
+    Status,
+    TypeMeta,
+    api_error,
+    demand_kind,
+    error_of,
+    kind_of,
+    status_of,
+)
 from gpuruntime.kube.client import accept_of, collection_path
 from gpuruntime.kube.errors import (
     KubeError,
@@ -78,6 +88,11 @@ EVERYTHING = Selection()
 class _Envelope:
     type: str = ""
     object: msgspec.Raw = msgspec.Raw()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _TypedEnvelope:
+    object: TypeMeta
 
 
 class Lines:
@@ -175,23 +190,38 @@ async def _refusal(
 async def _events(
     chunks: AsyncIterator[bytes], resource: Resource[ObjectT], call: Call
 ) -> AsyncGenerator[Change[ObjectT] | Bookmark, None]:
-    model: type[Change[ObjectT]] = Change[resource.type]  # type: ignore[name-defined]  # known only now
+    decoder = _ChangeDecoder(resource, call)
     lines = Lines()
     async for chunk in chunks:
         for line in lines.feed(chunk):
-            event = _event_of(line, model, call)
+            event = decoder.event_of(line)
             if event is not None:
                 yield event
 
 
-def _event_of(
-    line: bytes, model: type[Change[ObjectT]], call: Call
-) -> Change[ObjectT] | Bookmark | None:
-    """Decode a change in one pass. A line that is not a change is decoded again."""
-    try:
-        return codec.decode(line, model)
-    except codec.MalformedObjectError as error:
-        return _other_event_of(line, call, error)
+class _ChangeDecoder(Generic[ObjectT]):
+    """_ChangeDecoder decodes a change in one pass, and other lines in a second one."""
+
+    def __init__(self, resource: Resource[ObjectT], call: Call) -> None:
+        self._model: type[Change[ObjectT]] = Change[resource.type]  # type: ignore[name-defined]  # known only now
+        self._kind = kind_of(resource)
+        # API servers write the kind first, and built-in kinds before their version.
+        self._usual_start = re.compile(
+            rb'{"type":"[A-Z]+","object":{(?:"apiVersion":"[^"\\]*",)?"kind":"%s"'
+            % re.escape(self._kind.encode())
+        )
+        self._call = call
+
+    def event_of(self, line: bytes) -> Change[ObjectT] | Bookmark | None:
+        """Return the event, or None for an unknown type. Raise a KubeError for another kind."""
+        try:
+            change = codec.decode(line, self._model)
+        except codec.MalformedObjectError as error:
+            return _other_event_of(line, self._call, error)
+        if not self._usual_start.match(line):
+            found = codec.decode(line, _TypedEnvelope).object.kind
+            demand_kind(found, self._kind, self._call)
+        return change
 
 
 def _other_event_of(line: bytes, call: Call, fault: codec.MalformedObjectError) -> Bookmark | None:

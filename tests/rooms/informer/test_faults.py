@@ -258,6 +258,17 @@ async def test_an_error_of_any_shape_ends_the_window_and_the_watch_is_resumed(
         assert scene.informer.error is None
 
 
+async def test_an_object_of_another_kind_is_not_taken_into_the_store(scene: Scene) -> None:
+    ghost = thing("ghost", version="900") | {"kind": "Stranger"}
+    scene.server.script("watch", say(event("ADDED", ghost)))
+    async with running(scene.informer):
+        scene.server.put("anvil", size=2)
+        await asyncio.sleep(5)
+
+        assert key("ghost") not in scene.informer.store
+        scene.assert_in_step()
+
+
 async def test_a_version_whose_watch_fails_twice_is_not_resumed_again(scene: Scene) -> None:
     scene.server.script("watch", *[say(error_event(500, "InternalError"))] * 2)
     async with running(scene.informer):

@@ -144,7 +144,8 @@ async def test_the_lengths_of_windows_differ() -> None:
 
 
 async def test_partial_objects_are_watched_as_metadata_only() -> None:
-    transport = StreamingTransport([line("ADDED", thing())])
+    partial = thing() | {"kind": "PartialObjectMetadata"}
+    transport = StreamingTransport([line("ADDED", partial)])
     (change,) = await events_of(transport, THING_METADATA)
     assert isinstance(change, Change)
     assert isinstance(change.object, PartialObject)
@@ -237,6 +238,43 @@ async def test_an_error_event_of_any_shape_is_an_error_of_the_room(
 async def test_a_whole_line_that_cannot_be_decoded_is_malformed(broken_line: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"^watch things\.test\.example"):
         await events_of(StreamingTransport([broken_line]))
+
+
+@pytest.mark.parametrize(
+    ("object_", "found"),
+    [
+        (thing() | {"kind": "Stranger"}, "'Stranger'"),
+        ({"metadata": thing()["metadata"]}, "'missing'"),
+        (thing() | {"kind": "ThingList"}, "'ThingList'"),
+        ({"metadata": {"name": "a", "kind": "Thing"}, "kind": "Stranger"}, "'Stranger'"),
+    ],
+    ids=["another kind", "no kind", "the list's kind", "another kind after its metadata"],
+)
+async def test_a_change_of_another_kind_is_malformed(object_: dict[str, Any], found: str) -> None:
+    with pytest.raises(MalformedAnswerError, match=rf"^watch things.*{found} instead of Thing"):
+        await events_of(StreamingTransport([line("ADDED", object_)]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"type":"ADDED","object":{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a"}}}\n',
+        b'{"type":"ADDED","object":{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"}}}\n',
+        b'{"object": {"metadata": {"name": "a"}, "kind": "Thing"}, "type": "ADDED"}\n',
+    ],
+    ids=["as of a built-in kind", "as of a custom kind", "in an unusual order"],
+)
+async def test_a_change_of_the_kind_is_read_whatever_the_order_of_its_members(
+    text: bytes,
+) -> None:
+    (change,) = await events_of(StreamingTransport([text]))
+    assert isinstance(change, Change)
+    assert change.object.metadata.name == "a"
+
+
+async def test_a_whole_object_is_malformed_where_metadata_was_asked_for() -> None:
+    with pytest.raises(MalformedAnswerError, match="instead of PartialObjectMetadata"):
+        await events_of(StreamingTransport([line("ADDED", thing())]), THING_METADATA)
 
 
 @pytest.mark.parametrize(
