@@ -1,18 +1,20 @@
-"""The transport over HTTP: kubernetes_asyncio's connections with our deadlines and renewals."""
+"""The transport over HTTP: kubernetes_asyncio's REST client with our deadlines and renewals."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime
 from urllib.parse import urlencode
 
 import aiohttp
 import attrs
+from kubernetes_asyncio.client.rest import RESTClientObject
 from yarl import URL
 
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.connect.credentials import Connection, Credentials
 from gpuruntime.kube.connect.endpoint import Endpoint, Source
+from gpuruntime.kube.connect.sessions import RedirectedError
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 
@@ -75,7 +77,7 @@ class _Stream:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return _headers(self._response)
+        return self._response.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
@@ -86,21 +88,24 @@ class _Stream:
 
 
 async def _exchange(request: Request, connection: Connection, deadline: float) -> Response:
-    session = connection.sessions.requests
-    async with connection.sessions.use(), _translated(request, connection.access):
-        async with asyncio.timeout_at(deadline):
-            async with await _send(request, connection, session, deadline) as response:
-                body = await response.read()
-                return Response(status=response.status, headers=_headers(response), body=body)
+    client = connection.sessions.requests
+    async with connection.sessions.use():
+        with _translated(request, connection.access):
+            async with asyncio.timeout_at(deadline):
+                response = await _send(request, connection.access, client, deadline)
+                async with response:
+                    body = await response.read()
+    return Response(status=response.status, headers=response.headers, body=body)
 
 
 async def _begin_stream(
     stack: AsyncExitStack, request: Request, connection: Connection, deadline: float
 ) -> aiohttp.ClientResponse:
-    session = connection.sessions.streams
+    client = connection.sessions.streams
     await stack.enter_async_context(connection.sessions.use())
-    async with _translated(request, connection.access), asyncio.timeout_at(deadline):
-        response = await _send(request, connection, session, deadline)
+    with _translated(request, connection.access):
+        async with asyncio.timeout_at(deadline):
+            response = await _send(request, connection.access, client, deadline)
     stack.callback(_cut, response)
     return response
 
@@ -114,30 +119,40 @@ def _cut(response: aiohttp.ClientResponse) -> None:
 
 
 async def _send(
-    request: Request, connection: Connection, session: aiohttp.ClientSession, deadline: float
+    request: Request, access: Endpoint, client: RESTClientObject, deadline: float
 ) -> aiohttp.ClientResponse:
     """Send the request. The fence is checked last, after every wait for credentials."""
-    access, left = connection.access, deadline - loop_time()
+    left = deadline - loop_time()
     if left <= 0:
         raise UnreachableError(f"{access.server}: not sent: the deadline passed before")
     if request.fence is not None:
         request.fence()
-    configuration = access.configuration
-    return await session.request(
-        request.method,
-        _url(access, request),
-        data=request.body,
-        headers=_request_headers(access, request),
-        allow_redirects=False,
-        proxy=configuration.proxy,
-        proxy_headers=configuration.proxy_headers,
-        server_hostname=configuration.tls_server_name,
-        timeout=_connect_timeout(left),
-    )
+    method, url = request.method, _url(access, request)
+    headers, timeout = _request_headers(access, request), _connect_timeout(left)
+    try:
+        if request.body is None:
+            response: aiohttp.ClientResponse = await client.request(
+                method, url, headers=headers, _preload_content=False, _request_timeout=timeout
+            )
+        else:
+            # `client.request` encodes a JSON body itself, and takes no bytes for one.
+            response = await client.pool_manager.request(
+                method,
+                url,
+                data=request.body,
+                headers=headers,
+                proxy=client.proxy,
+                proxy_headers=client.proxy_headers,
+                server_hostname=client.server_hostname,
+                timeout=timeout,
+            )
+    except RedirectedError as redirected:
+        return redirected.response
+    return response
 
 
-@asynccontextmanager
-async def _translated(request: Request, access: Endpoint) -> AsyncIterator[None]:
+@contextmanager
+def _translated(request: Request, access: Endpoint) -> Iterator[None]:
     try:
         yield
     except (
@@ -179,10 +194,6 @@ def _request_headers(access: Endpoint, request: Request) -> dict[str, str]:
     if access.authorization:
         headers["Authorization"] = access.authorization
     return headers
-
-
-def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}
 
 
 def _reason(error: Exception) -> str:

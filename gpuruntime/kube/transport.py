@@ -29,7 +29,7 @@ class Request:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Response:
-    """A whole response; header names are lower case."""
+    """A whole response; header names are looked up in lower case."""
 
     status: int
     headers: Mapping[str, str] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""The sessions of kubernetes_asyncio's REST client: one for requests and one for streams."""
+"""The REST clients of kubernetes_asyncio: one for requests and one for streams."""
 
 import copy
 import ssl
@@ -17,31 +17,31 @@ from gpuruntime.kube.connect.endpoint import Endpoint
 
 PARALLEL_REQUESTS = 100
 UNLIMITED = 0
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 LARGEST_READ = 2**21  # a watch event may be as large as etcd's limit of 1.5 MiB
 
 
-class Sessions:
-    """Sessions use one set of certificates. Once retired, they close when their last use ends.
+class RedirectedError(aiohttp.ClientError):
+    """The server answered with a redirect, which is not followed."""
 
-    Streams have their own connections, so that a burst of writes never delays an event.
+    def __init__(self, response: ClientResponse) -> None:
+        super().__init__(f"redirected by {response.url}")
+        self.response = response
+
+
+class Sessions:
+    """Two RESTClientObjects use one set of certificates.
+
+    Once retired, they close when their last use ends. Streams have their own connections, so that
+    a burst of writes never delays an event.
     """
 
     def __init__(self, access: Endpoint) -> None:
         with _certificate_files(access) as configuration:
-            self._requests = _client(access, configuration, PARALLEL_REQUESTS)
-            self._streams = _client(access, configuration, UNLIMITED)
+            self.requests = _client(access, configuration, PARALLEL_REQUESTS)
+            self.streams = _client(access, configuration, UNLIMITED)
         self._uses = 0
         self._is_retired = False
-
-    @property
-    def requests(self) -> aiohttp.ClientSession:
-        session: aiohttp.ClientSession = self._requests.pool_manager
-        return session
-
-    @property
-    def streams(self) -> aiohttp.ClientSession:
-        session: aiohttp.ClientSession = self._streams.pool_manager
-        return session
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[None]:
@@ -60,15 +60,16 @@ class Sessions:
             await self.close()
 
     async def close(self) -> None:
-        await self._requests.close()
-        await self._streams.close()
+        await self.requests.close()
+        await self.streams.close()
 
 
 def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
-    """Return the library's client with our own session around its connector and certificates.
+    """Return the library's REST client, with a session of ours around its connector.
 
     The library's session trusts the environment. That costs each request two thread switches, and
-    it rejects our Authorization header if ~/.netrc knows the host.
+    it rejects our Authorization header if ~/.netrc knows the host. It also repeats writes and
+    follows redirects.
     """
     try:
         client = RESTClientObject(configuration, maxsize=connections)
@@ -82,26 +83,29 @@ def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
     client.pool_manager = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        middlewares=(_send_once,),
+        middlewares=(_exchange_once,),
         read_bufsize=LARGEST_READ,
         trust_env=False,
     )
     return client
 
 
-async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Keep aiohttp from repeating a PUT or DELETE whose connection died.
+async def _exchange_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+    """Keep aiohttp from following a redirect, and from repeating a write whose connection died.
 
     The first request may have succeeded; the repeated one would then fail its own guard.
     """
     try:
-        return await send(request)
+        response = await send(request)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         if request.method == "GET":
             raise
         raise aiohttp.ClientConnectionError(f"the connection died: {error}") from error
+    if response.status in REDIRECTS:
+        raise RedirectedError(response)
+    return response
 
 
 @contextmanager

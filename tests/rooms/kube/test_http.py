@@ -170,14 +170,26 @@ async def test_a_handshake_that_hangs_ends_before_the_deadline_as_not_sent(
     await asyncio.sleep(0)
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed(tmp_path: Path) -> None:
-    async def handler(request: web.BaseRequest) -> web.Response:
-        assert request.path == "/here"
-        return web.Response(status=307, headers={"Location": "/there"})
+async def redirect(request: web.BaseRequest) -> web.Response:
+    assert request.path == "/here"
+    return web.Response(status=307, text="moved", headers={"Location": "/there"})
 
-    async with talking(tmp_path, handler) as transport:
-        response = await transport.request(Request(method="GET", path="/here"))
-    assert response.status == 307
+
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("PUT", b"{}")])
+async def test_a_redirect_is_an_answer_and_is_not_followed(
+    tmp_path: Path, method: str, body: bytes | None
+) -> None:
+    async with talking(tmp_path, redirect) as transport:
+        response = await transport.request(Request(method=method, path="/here", body=body))
+    assert (response.status, response.body) == (307, b"moved")
+
+
+async def test_a_redirect_of_a_stream_is_an_answer_and_is_not_followed(tmp_path: Path) -> None:
+    async with (
+        talking(tmp_path, redirect) as transport,
+        transport.stream(Request(method="GET", path="/here")) as stream,
+    ):
+        assert (stream.status, [chunk async for chunk in stream.chunks()]) == (307, [b"moved"])
 
 
 async def test_a_netrc_entry_for_the_server_changes_nothing(
