@@ -27,17 +27,7 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.messages import Page, Reply
 from gpuruntime.client.options import Options
-from gpuruntime.client.requests import (
-    UNSET,
-    Invoke,
-    NewPool,
-    NewStock,
-    NewStorage,
-    NewUnit,
-    PoolChange,
-    StorageChange,
-    UnitChange,
-)
+from gpuruntime.client.requests import Invoke
 from gpuruntime.client.storages import FileEntry, Files
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.errors import ConfigurationError
@@ -56,6 +46,14 @@ from gpuruntime.models.kinds.storages import (
 from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, Template
 from gpuruntime.models.kinds.units import Access, Readiness, StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.requests.fields import UNSET
+from gpuruntime.models.requests.pools import CreatePool as NewPool
+from gpuruntime.models.requests.pools import SeedStock as NewStock
+from gpuruntime.models.requests.pools import UpdatePool as PoolChange
+from gpuruntime.models.requests.storages import CreateStorage as NewStorage
+from gpuruntime.models.requests.storages import UpdateStorage as StorageChange
+from gpuruntime.models.requests.units import CreateUnit as NewUnit
+from gpuruntime.models.requests.units import UpdateUnit as UnitChange
 from gpuruntime.models.views.errors import ErrorDetail
 from gpuruntime.models.views.operators import (
     ActiveCounts,

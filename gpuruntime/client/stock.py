@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from gpuruntime.client.messages import Page, Reply, path_of
-from gpuruntime.client.requests import NewPool, NewStock, PoolChange, document_of, named
+from gpuruntime.client.requests import document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
+from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
 from gpuruntime.models.views.operators import Job
 from gpuruntime.models.views.pools import PoolView
 
@@ -24,7 +25,7 @@ class Stock:
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
-    async def seed(self, stock: NewStock | Mapping[str, Any]) -> Reply[Job]:
+    async def seed(self, stock: SeedStock | Mapping[str, Any]) -> Reply[Job]:
         document = named(document_of(stock), "operationID")
         path = path_of(_OPERATOR, "stock-units")
         return await self._calls.post(path, Job, document, repeat=Repeat.ALWAYS)
@@ -46,7 +47,7 @@ class Pools:
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
-    async def create(self, pool: NewPool | Mapping[str, Any]) -> Reply[PoolView]:
+    async def create(self, pool: CreatePool | Mapping[str, Any]) -> Reply[PoolView]:
         document = named(document_of(pool), "operationID")
         path = path_of(_OPERATOR, _POOLS)
         return await self._calls.post(path, PoolView, document, repeat=Repeat.ALWAYS)
@@ -62,7 +63,7 @@ class Pools:
         return every(fetch)
 
     async def update(
-        self, name: str, change: PoolChange | Mapping[str, Any], *, if_match: str = ""
+        self, name: str, change: UpdatePool | Mapping[str, Any], *, if_match: str = ""
     ) -> Reply[PoolView]:
         path = path_of(_OPERATOR, _POOLS, name)
         return await self._calls.put(path, PoolView, document_of(change), if_match=if_match)

@@ -9,11 +9,12 @@ import attrs
 
 from gpuruntime.client.errors import UnreadableAnswerError, UnusableInputError
 from gpuruntime.client.messages import Page, Reply, Request, path_of, problem_of
-from gpuruntime.client.requests import NewStorage, StorageChange, document_of, named
+from gpuruntime.client.requests import document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.codec import MalformedObjectError
+from gpuruntime.models.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.models.views.storages import StorageView
 
 _STORAGES: Final = "gpu-storages"
@@ -47,7 +48,7 @@ class Storages:
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
-    async def create(self, storage: NewStorage | Mapping[str, Any]) -> Reply[StorageView]:
+    async def create(self, storage: CreateStorage | Mapping[str, Any]) -> Reply[StorageView]:
         document = named(document_of(storage), "operationID")
         path = path_of(_STORAGES)
         return await self._calls.post(path, StorageView, document, repeat=Repeat.ALWAYS)
@@ -63,7 +64,7 @@ class Storages:
         return every(fetch)
 
     async def update(
-        self, name: str, change: StorageChange | Mapping[str, Any], *, if_match: str = ""
+        self, name: str, change: UpdateStorage | Mapping[str, Any], *, if_match: str = ""
     ) -> Reply[StorageView]:
         path = path_of(_STORAGES, name)
         return await self._calls.put(path, StorageView, document_of(change), if_match=if_match)

@@ -7,9 +7,10 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.client.messages import Page, Reply, Request, path_of
-from gpuruntime.client.requests import NewUnit, UnitChange, document_of, named
+from gpuruntime.client.requests import document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
+from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 
 _UNITS: Final = "gpu-units"
@@ -34,7 +35,7 @@ class Units:
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
-    async def create(self, unit: NewUnit | Mapping[str, Any]) -> Reply[UnitView]:
+    async def create(self, unit: CreateUnit | Mapping[str, Any]) -> Reply[UnitView]:
         document = named(document_of(unit), "operationID")
         return await self._calls.post(path_of(_UNITS), UnitView, document, repeat=Repeat.ALWAYS)
 
@@ -59,7 +60,7 @@ class Units:
         return every(fetch)
 
     async def update(
-        self, name: str, change: UnitChange | Mapping[str, Any], *, if_match: str = ""
+        self, name: str, change: UpdateUnit | Mapping[str, Any], *, if_match: str = ""
     ) -> Reply[UnitView]:
         """Change a unit; with `if_match`, a reply's `etag`, raise PreconditionError if it has
         changed.
@@ -69,10 +70,10 @@ class Units:
         )
 
     async def suspend(self, name: str) -> Reply[UnitView]:
-        return await self.update(name, UnitChange(suspended=True))
+        return await self.update(name, UpdateUnit(suspended=True))
 
     async def resume(self, name: str) -> Reply[UnitView]:
-        return await self.update(name, UnitChange(suspended=False))
+        return await self.update(name, UpdateUnit(suspended=False))
 
     async def delete(self, name: str) -> None:
         await self._calls.delete(path_of(_UNITS, name))

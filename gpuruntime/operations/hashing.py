@@ -6,14 +6,10 @@ this. If they change, honest replays of running callers become conflicts.
 """
 
 import hashlib
-from functools import cache
 from typing import Any
 
-import attrs
-
 from gpuruntime.models.encoding import codec
-from gpuruntime.models.encoding.codec import default_of
-from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from gpuruntime.models.encoding.members import compact
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 
 _DERIVED_LENGTH = 40
@@ -39,29 +35,3 @@ def derived_name(operation_id: str) -> str:
 
 def operation_digest(operation_id: str) -> str:
     return hashlib.sha256(operation_id.encode()).hexdigest()[:_DERIVED_LENGTH]
-
-
-def compact(value: Any) -> JsonObject:
-    """Return an attrs value as JSON, without the members that equal their defaults."""
-    model: type = type(value)
-    return {
-        name: _plain(member)
-        for name, default in _members(model)
-        if (member := getattr(value, name)) != default
-    }
-
-
-def _plain(value: Any) -> JsonValue:
-    if type(value) is str:  # most members are, and asking attrs is slower
-        return value
-    if attrs.has(type(value)):
-        return compact(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value  # type: ignore[no-any-return]  # a scalar of a validated request
-
-
-@cache
-def _members(model: type) -> tuple[tuple[str, Any], ...]:
-    """Return the names of the members with their defaults, which are for comparison only."""
-    return tuple((field.name, default_of(field)) for field in attrs.fields(model))

@@ -8,20 +8,20 @@ import attrs
 
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.encoding.members import compact, shared
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.pools import STOCK_POOLS, Refill, StockPool, StockPoolSpec
 from gpuruntime.models.kinds.storages import GPUStorage
-from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec
+from gpuruntime.models.kinds.units import ENVELOPE, GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import Key, OwnerReference
 from gpuruntime.models.kubernetes.names import label_value_of
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.timestamps import rfc3339_micro
-from gpuruntime.operations.hashing import compact, derived_name, request_hash
+from gpuruntime.models.requests.pools import CreatePool, SeedStock
+from gpuruntime.models.requests.units import CreateUnit
+from gpuruntime.operations.hashing import derived_name, request_hash
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
-from gpuruntime.operations.requests.pools import CreatePool
-from gpuruntime.operations.requests.stock import SeedStock
-from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uid_marks
 
 # This annotation has the kind of request that created a pool, which is the type of its job.
@@ -76,18 +76,8 @@ def active_unit(
 ) -> JsonObject:
     """Return the unit with its stock's envelope, the caller's part, and the sources of both."""
     request = order.request
-    spec = GPUUnitSpec(
-        specName=request.specName,
-        image=request.image,
-        cpu=stock.spec.cpu if stock else "",
-        memory=stock.spec.memory if stock else "",
-        gpu=stock.spec.gpu if stock else 0,
-        gpuProduct=stock.spec.gpuProduct if stock else "",
-        template=request.template,
-        access=request.access,
-        storageMounts=request.storageMounts,
-        serverless=request.serverless,
-    )
+    envelope = {name: getattr(stock.spec, name) for name in ENVELOPE} if stock else {}
+    spec = GPUUnitSpec(**{**envelope, **shared(request, GPUUnitSpec)})
     tenant = {labels.TENANT: request.tenant} if request.tenant else {}
     metadata: JsonObject = {
         "name": order.key.name,
@@ -157,15 +147,8 @@ def pool_order(request: SeedStock | CreatePool, namespace: str) -> PoolOrder:
 
 def new_pool(order: PoolOrder) -> JsonObject:
     request, key = order.request, order.key
-    spec = StockPoolSpec(
-        specName=request.specName,
-        cpu=request.cpu,
-        memory=request.memory,
-        gpu=request.gpu,
-        gpuProduct=request.gpuProduct,
-        replicas=request.replicas,
-        **_stocking(request),
-    )
+    once = {"refill": Refill.NEVER} if isinstance(request, SeedStock) else {}
+    spec = StockPoolSpec(**{**shared(request, StockPoolSpec), **once})
     metadata: JsonObject = {
         "name": key.name,
         "namespace": key.namespace,
@@ -194,12 +177,6 @@ def operation_type_of(pool: StockPool) -> str:
 def replacement(resource: Resource[Any], value: GPUUnit | StockPool | GPUStorage) -> JsonObject:
     """Return the body of a PUT, guarded by the value's version and without the status."""
     return body_of(resource, codec.to_json(value.metadata), compact(value.spec))
-
-
-def _stocking(request: SeedStock | CreatePool) -> dict[str, Any]:
-    if isinstance(request, SeedStock):
-        return {"refill": Refill.NEVER}
-    return {"image": request.image, "template": request.template, "refill": request.refill}
 
 
 def body_of(resource: Resource[Any], metadata: JsonObject, spec: JsonObject) -> JsonObject:

@@ -22,6 +22,7 @@ from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
@@ -40,8 +41,6 @@ from gpuruntime.operations.objects import (
     operation_type_of,
     pool_order,
 )
-from gpuruntime.operations.requests.pools import CreatePool, UpdatePool
-from gpuruntime.operations.requests.stock import SeedStock
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match
 

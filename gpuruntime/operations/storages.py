@@ -15,6 +15,7 @@ import attrs
 from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import AlreadyExistsError, MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.encoding.members import compact, shared
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.phases import StepPhase
 from gpuruntime.models.kinds.storages import (
@@ -27,6 +28,7 @@ from gpuruntime.models.kinds.storages import (
     source_in_use,
 )
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
@@ -38,12 +40,11 @@ from gpuruntime.operations.errors import (
     UnknownOutcomeError,
     bounded,
 )
-from gpuruntime.operations.hashing import compact, derived_name, request_hash
+from gpuruntime.operations.hashing import derived_name, request_hash
 from gpuruntime.operations.lookup.caches import OPERATION, STORAGE
 from gpuruntime.operations.lookup.repository import Repository
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import body_of
-from gpuruntime.operations.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.operations.storage_identity import mistaken, uid_marks
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match
@@ -318,12 +319,7 @@ def _order_of(request: CreateStorage, namespace: str, scope: Scope) -> StorageOr
 
 def _new_storage(order: StorageOrder, source_uids: Mapping[str, str]) -> JsonObject:
     request, key = order.request, order.key
-    spec = GPUStorageSpec(
-        size=request.size,
-        storageClassName=request.storageClassName,
-        prepare=request.prepare,
-        accessor=request.accessor,
-    )
+    spec = GPUStorageSpec(**shared(request, GPUStorageSpec))
     tenant = {labels.TENANT: request.tenant} if request.tenant else {}
     operation = {
         labels.OPERATION_ID: request.operationID,

@@ -15,6 +15,8 @@ from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.models.requests.fields import UNSET, Given
+from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
 from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.claim.plan import function_taken
 from gpuruntime.operations.claim.protocol import ClaimAttempt, Creation
@@ -25,8 +27,6 @@ from gpuruntime.operations.errors import OperationsError, UnitNotFoundError, bou
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
-from gpuruntime.operations.requests.units import CreateUnit, UpdateUnit
-from gpuruntime.operations.requests.unset import UNSET, Given
 from gpuruntime.operations.storage_identity import uid_marks
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones

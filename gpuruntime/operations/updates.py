@@ -14,12 +14,12 @@ from gpuruntime.models.kinds.storages import GPUStorage, GPUStorageSpec
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.requests.fields import UNSET
+from gpuruntime.models.requests.pools import UpdatePool
+from gpuruntime.models.requests.storages import UpdateStorage
+from gpuruntime.models.requests.units import UpdateUnit
 from gpuruntime.operations.errors import PreconditionFailedError
 from gpuruntime.operations.objects import replacement
-from gpuruntime.operations.requests.pools import UpdatePool
-from gpuruntime.operations.requests.storages import UpdateStorage
-from gpuruntime.operations.requests.units import UpdateUnit
-from gpuruntime.operations.requests.unset import UNSET
 from gpuruntime.strict.structure import StrictError
 from gpuruntime.strict.validation import broken_rules
 

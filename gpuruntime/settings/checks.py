@@ -6,16 +6,11 @@ from typing import Final, TypeAlias
 
 from gpuruntime.models.kubernetes.names import is_label_key, is_label_value
 from gpuruntime.models.kubernetes.quantities import EXBIBYTE, is_quantity, parse_quantity
-from gpuruntime.strict.structure import FieldError, ManyFieldsError
+from gpuruntime.strict.structure import FieldError, raise_all
 
 # The field, whether it is at fault, and the message.
 Fault: TypeAlias = tuple[str, bool, str]
 _MAPPED_IPV4: Final = ipaddress.IPv6Network("::ffff:0:0/96")
-
-
-def raise_all(problems: list[FieldError]) -> None:
-    if problems:
-        raise ManyFieldsError(tuple(problems))
 
 
 def refuse(*faults: Fault) -> None:

@@ -13,14 +13,13 @@ from gpuruntime.settings.checks import (
     is_address,
     is_cidr,
     label_faults,
-    raise_all,
     refuse,
 )
 from gpuruntime.settings.results import ResultsSettings
 from gpuruntime.settings.serverless import NatsSettings, ServerlessSettings, WorkerSettings
 from gpuruntime.settings.tolerations import Toleration
 from gpuruntime.strict.durations import Seconds
-from gpuruntime.strict.structure import FieldError
+from gpuruntime.strict.structure import FieldError, raise_all
 
 Label = NewType("Label", str)
 Subdomain = NewType("Subdomain", str)

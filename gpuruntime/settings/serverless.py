@@ -11,9 +11,9 @@ from gpuruntime.bus.names import is_function_name, is_prefix
 from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.quantities import parse_quantity
-from gpuruntime.settings.checks import is_amount, raise_all
+from gpuruntime.settings.checks import is_amount
 from gpuruntime.strict.durations import Seconds
-from gpuruntime.strict.structure import FieldError
+from gpuruntime.strict.structure import FieldError, raise_all
 
 # The kernel's sun_path without the final zero byte.
 LONGEST_SOCKET_PATH: Final = 107

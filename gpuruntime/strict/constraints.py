@@ -22,7 +22,7 @@ from typing import (
 
 import attrs
 
-from gpuruntime.models.definitions.schemas import Rule, Schema
+from gpuruntime.models.definitions.schemas import Check, Rule, Schema
 from gpuruntime.models.definitions.texts import (
     Argument,
     ClassName,
@@ -38,14 +38,6 @@ from gpuruntime.models.encoding import codec
 from gpuruntime.strict.structure import Problem, StrictError, Structurer
 
 ValueT = TypeVar("ValueT")
-
-
-@attrs.frozen(slots=True)
-class Check:
-    """A check beside a Schema in an annotation; `fault_of` returns the fault or nothing."""
-
-    fault_of: Callable[[Any], str]
-    field: str = ""
 
 
 def _pattern_of(text: Any) -> str:

@@ -86,7 +86,7 @@ class Structurer:
             self._converter.register_structure_hook(kind, _exact)
         self._converter.register_structure_hook(float, _number)
         self._converter.register_structure_hook(StrEnum, _member)
-        self._guard(attrs.has, dict, make_dict_structure_fn)
+        self._guard(attrs.has, dict, _object_reader)
         self._guard(_is_list, list, list_structure_factory)
         self._guard(_is_tuple, list, homogenous_tuple_structure_factory)
         self._guard(is_mapping, dict, mapping_structure_factory)
@@ -117,6 +117,31 @@ class Structurer:
             return structure
 
         self._converter.register_structure_hook_factory(applies)(factory)
+
+
+def _object_reader(kind: Any, converter: cattrs.Converter) -> Hook:
+    """Return a reader of an attrs class; the defaults of its REQUIRED members are for programs."""
+    read = make_dict_structure_fn(kind, converter)
+    required = getattr(kind, "REQUIRED", ())
+    if not required:
+        return read
+
+    def read_required(value: Any, _: Any) -> Any:
+        problems = [FieldError(name, "is required") for name in required if name not in value]
+        try:
+            made = read(value, kind)
+        except BaseValidationError as error:
+            problems += [FieldError(each.field, each.message) for each in _problems(error, "")]
+            raise ManyFieldsError(tuple(problems)) from error
+        raise_all(problems)
+        return made
+
+    return read_required
+
+
+def raise_all(problems: list[FieldError]) -> None:
+    if problems:
+        raise ManyFieldsError(tuple(problems))
 
 
 def _exact(value: Any, kind: type) -> Any:

@@ -6,9 +6,9 @@ import attrs
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.errors import DeniedError
+from gpuruntime.models.requests.storages import CreateStorage
+from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
-from gpuruntime.operations.requests.storages import CreateStorage
-from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.strict.structure import Problem, StrictError
 
 RequestT = TypeVar("RequestT", CreateUnit, CreateStorage)

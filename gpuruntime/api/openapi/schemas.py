@@ -10,7 +10,7 @@ import attrs
 
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.encoding.json import JsonObject
-from gpuruntime.operations.requests.unset import Unset
+from gpuruntime.models.requests.fields import Unset
 
 _SCALARS: Final[dict[object, JsonObject]] = {
     str: {"type": "string"},
@@ -97,7 +97,10 @@ class Components:
         hints = get_type_hints(model, include_extras=True)
         fields = attrs.fields(model)
         schema: JsonObject = {"type": "object", **description_of(model)}
-        if required := [field.name for field in fields if field.default is attrs.NOTHING]:
+        demanded = getattr(model, "REQUIRED", ())
+        if required := [
+            each.name for each in fields if each.default is attrs.NOTHING or each.name in demanded
+        ]:
             schema["required"] = required
         schema["properties"] = {
             field.name: _beside(

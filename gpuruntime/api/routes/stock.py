@@ -29,19 +29,14 @@ from gpuruntime.api.views.pages import (
 )
 from gpuruntime.api.views.pools import pool_view
 from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
 from gpuruntime.models.views.operators import Job
 from gpuruntime.models.views.pools import PoolView
 from gpuruntime.operations.jobs import Jobs
 from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.pools import Pools
-from gpuruntime.operations.requests.pools import (
-    CreatePool,
-    UpdatePool,
-    parse_create_pool,
-    parse_update_pool,
-)
-from gpuruntime.operations.requests.stock import SeedStock, parse_seed_stock
+from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock, parse_update_pool
 from gpuruntime.operations.updates import etag_of
 
 OPERATOR: Final = "/api/v1/operator"

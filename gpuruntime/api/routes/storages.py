@@ -22,14 +22,10 @@ from gpuruntime.api.openapi import examples
 from gpuruntime.api.views.pages import PageQuery, cursor_after_key, key_of
 from gpuruntime.api.views.storages import storage_view
 from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.models.views.storages import StorageView
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.storages import (
-    CreateStorage,
-    UpdateStorage,
-    parse_create_storage,
-    parse_update_storage,
-)
+from gpuruntime.operations.requests import parse_create_storage, parse_update_storage
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.updates import etag_of
 

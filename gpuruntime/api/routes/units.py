@@ -42,15 +42,11 @@ from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import LabelValue, SpecName
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 from gpuruntime.operations.claim.protocol import Timings
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.units import (
-    CreateUnit,
-    UpdateUnit,
-    parse_create_unit,
-    parse_update_unit,
-)
+from gpuruntime.operations.requests import parse_create_unit, parse_update_unit
 from gpuruntime.operations.units import Units
 from gpuruntime.operations.updates import etag_of
 

@@ -1,5 +1,6 @@
 """Views of pools, made from their objects."""
 
+from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.phases import pool_phase_of
 from gpuruntime.models.kinds.pools import StockPool
@@ -11,32 +12,17 @@ _NO_CONDITION = Condition(type=ConditionType.READY)
 
 
 def pool_view(pool: StockPool) -> PoolView:
-    metadata, spec, status = pool.metadata, pool.spec, pool.status
+    metadata, status = pool.metadata, pool.status
     ready = condition_of(status.conditions, ConditionType.READY) or _NO_CONDITION
+    phase = {"phase": pool_phase_of(status.conditions)}
     return PoolView(
         name=metadata.name,
         namespace=metadata.namespace,
         operationID=provenance.operation_of(pool),
-        specName=spec.specName,
-        cpu=spec.cpu,
-        memory=spec.memory,
-        gpu=spec.gpu,
-        gpuProduct=spec.gpuProduct,
-        replicas=spec.replicas,
-        refill=spec.refill,
-        image=spec.image,
-        template=spec.template,
-        phase=pool_phase_of(status.conditions),
+        **shared(pool.spec, PoolView),
+        **{**shared(status, PoolView), **phase},
         reason=ready.reason,
         message=ready.message,
-        conditions=status.conditions,
-        available=status.available,
-        claimed=status.claimed,
-        progressing=status.progressing,
-        failed=status.failed,
-        seeded=status.seeded,
-        consumed=status.consumed,
         generation=metadata.generation,
-        observedGeneration=status.observedGeneration,
         createdAt=metadata.creationTimestamp,
     )

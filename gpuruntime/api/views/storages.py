@@ -1,5 +1,6 @@
 """Views of storages, made from their objects."""
 
+from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.phases import storage_phase_of
 from gpuruntime.models.kinds.reasons import ConditionType
@@ -11,17 +12,14 @@ _NO_CONDITION = Condition(type=ConditionType.READY)
 
 
 def storage_view(storage: GPUStorage) -> StorageView:
-    metadata, spec, status = storage.metadata, storage.spec, storage.status
+    metadata, status = storage.metadata, storage.status
     ready = condition_of(status.conditions, ConditionType.READY) or _NO_CONDITION
     return StorageView(
         name=metadata.name,
         namespace=metadata.namespace,
         tenant=metadata.labels.get(labels.TENANT, ""),
         operationID=provenance.operation_of(storage),
-        size=spec.size,
-        storageClassName=spec.storageClassName,
-        prepare=spec.prepare,
-        accessor=spec.accessor,
+        **shared(storage.spec, StorageView),
         phase=storage_phase_of(status.conditions),
         reason=ready.reason,
         message=ready.message,

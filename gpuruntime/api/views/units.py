@@ -2,6 +2,7 @@
 
 import attrs
 
+from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.phases import phase_of
 from gpuruntime.models.kinds.reasons import ConditionType
@@ -13,24 +14,14 @@ _NO_CONDITION = Condition(type=ConditionType.READY)
 
 
 def unit_view(unit: GPUUnit, lifecycle: Lifecycle) -> UnitView:
-    metadata, spec, status = unit.metadata, unit.spec, unit.status
+    metadata, status = unit.metadata, unit.status
     ready = condition_of(status.conditions, ConditionType.READY) or _NO_CONDITION
     return UnitView(
         name=metadata.name,
         namespace=metadata.namespace,
         lifecycle=lifecycle,
         tenant=metadata.labels.get(labels.TENANT, ""),
-        specName=spec.specName,
-        image=spec.image,
-        cpu=spec.cpu,
-        memory=spec.memory,
-        gpu=spec.gpu,
-        gpuProduct=spec.gpuProduct,
-        template=spec.template,
-        access=spec.access,
-        storageMounts=spec.storageMounts,
-        serverless=spec.serverless,
-        suspended=spec.suspended,
+        **shared(unit.spec, UnitView),
         phase=phase_of(status.conditions),
         reason=ready.reason,
         message=ready.message,

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from gpuruntime.models.encoding.codec import default_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from gpuruntime.models.encoding.members import default_of
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 
 T = TypeVar("T")

@@ -88,6 +88,17 @@ class Rule:
         return {"rule": self.text, "message": self.message, "reason": self.reason} | path
 
 
+@attrs.frozen(slots=True)
+class Check:
+    """A check of what callers send, beside a Schema in an annotation.
+
+    `fault_of` returns the fault, or nothing.
+    """
+
+    fault_of: Callable[[Any], str]
+    field: str = ""
+
+
 def schema_of_kind(model: type) -> StructuralSchema:
     """Return the schema of a whole object, as a definition contains it."""
     schema = _object(model)

@@ -84,12 +84,6 @@ def to_json(value: object) -> JsonObject:
     return {name: member for name, member in members if member is not None}
 
 
-def default_of(field: "attrs.Attribute[Any]") -> Any:
-    """Return the field's default, for comparison only; a factory's value is new each time."""
-    default: Any = field.default
-    return default.factory() if hasattr(default, "factory") else default
-
-
 def _plain(value: object, *, is_micro: bool = False) -> JsonValue:
     if type(value) is str:  # most values are texts, and a match takes longer
         return value

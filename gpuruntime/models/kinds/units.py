@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -30,6 +30,8 @@ from gpuruntime.models.kubernetes.timestamps import MicroTime
 VERSION: Final = "v1alpha1"
 MOST_GPUS: Final = 10_000
 CHILD_PREFIX: Final = "unit-"
+# The fields that a unit takes over from its stock; a caller chooses the others.
+ENVELOPE: Final = ("specName", "cpu", "memory", "gpu", "gpuProduct")
 
 
 class Readiness(StrEnum):
@@ -65,6 +67,15 @@ class StorageMount:
     readOnly: bool = False
 
 
+StorageMounts: TypeAlias = Annotated[
+    tuple[StorageMount, ...],
+    Schema(maxItems=16),
+    rules.UNIQUE_STORAGES,
+    rules.UNIQUE_MOUNT_PATHS,
+    rules.APART_MOUNT_PATHS,
+]
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class GPUUnitSpec:
     """The envelope (specName, cpu, memory, gpu, gpuProduct) is fixed; the rest may change."""
@@ -91,13 +102,7 @@ class GPUUnitSpec:
     ] = ""
     template: Template = Template()
     access: Access = Access()
-    storageMounts: Annotated[
-        tuple[StorageMount, ...],
-        Schema(maxItems=16),
-        rules.UNIQUE_STORAGES,
-        rules.UNIQUE_MOUNT_PATHS,
-        rules.APART_MOUNT_PATHS,
-    ] = ()
+    storageMounts: StorageMounts = ()
     serverless: Serverless | None = None
     suspended: Annotated[
         bool, Schema(description="If true, no Pod runs; the unit keeps its storage and its name.")

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpuruntime.models.encoding import codec
-from gpuruntime.models.encoding.codec import default_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from gpuruntime.models.encoding.members import default_of
 from gpuruntime.models.kinds.labels import GROUP
 from gpuruntime.models.kubernetes.quantities import is_quantity, parse_quantity
 

@@ -1,16 +1,19 @@
 """The observed state of a function's workers, from their units and their heartbeats."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from gpuruntime.bus.messages import WorkerState
+from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
 from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
@@ -24,6 +27,16 @@ _REFUSED: Final[Mapping[str, Shortage]] = {
     UnitReason.OPERATION_CONFLICT: Shortage.INVALID,
     UnitReason.QUEUE_UNKNOWN: Shortage.NO_QUEUE,
 }
+# A worker keeps the access with which it was created.
+_KEPT_BY_WORKERS: Final = ("access",)
+# A change of these applies to the function, without new workers.
+_LIMITS: Final = (
+    "minAvailableCount",
+    "maxWorkers",
+    "idleTimeoutSeconds",
+    "timeoutSeconds",
+    "maxAttempts",
+)
 
 
 @attrs.define(slots=True)
@@ -85,15 +98,21 @@ def worker_of(
 
 def is_current(worker: GPUUnit, template: GPUUnit) -> bool:
     """Return whether the template would create the same worker now, limits aside."""
-    now, then = template.spec, worker.spec
-    if now.serverless is None or then.serverless is None:
-        return False
+    return template.spec.serverless is not None and _workload(worker) == _workload(template)
+
+
+def _workload(unit: GPUUnit) -> tuple[dict[str, Any], dict[str, Any], object]:
+    """Return all that a worker takes over, but what applies without a new worker."""
+    function = unit.spec.serverless
     return (
-        (now.image, now.template, now.storageMounts, uids_asked(template))
-        == (then.image, then.template, then.storageMounts, uids_asked(worker))
-        and (now.serverless.requestID, now.serverless.concurrency, now.serverless.framework)
-        == (then.serverless.requestID, then.serverless.concurrency, then.serverless.framework)
-    )  # fmt: skip
+        _without(shared(unit.spec, CreateUnit), (*_KEPT_BY_WORKERS, "serverless")),
+        _without(shared(function, Serverless), (*_LIMITS, "workerOf")) if function else {},
+        uids_asked(unit),
+    )
+
+
+def _without(members: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if name not in names}
 
 
 def forbidden(template: GPUUnit) -> Shortage | None:

@@ -11,10 +11,12 @@ from gpuruntime.bus.errors import UnavailableError
 from gpuruntime.bus.messages import Control, ControlCommand, encode
 from gpuruntime.bus.names import Names
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless, WorkerOf
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.timestamps import rfc3339
+from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import (
@@ -25,7 +27,6 @@ from gpuruntime.operations.errors import (
     bounded,
 )
 from gpuruntime.operations.operations import tombstones_of
-from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.operations.units import Units
 from gpuruntime.serverless.scaling.plan import Shortage
@@ -118,15 +119,10 @@ class WorkerUnits:
 
 def _order(template: GPUUnit, function: Serverless, name: str, operation: str) -> CreateUnit:
     owner = WorkerOf(name=template.metadata.name, uid=template.metadata.uid)
-    spec = template.spec
-    return CreateUnit(
-        operationID=operation,
-        name=name,
-        specName=spec.specName,
-        image=spec.image,
-        template=spec.template,
-        access=spec.access,
-        storageMounts=spec.storageMounts,
-        serverless=attrs.evolve(function, workerOf=owner),
-        tenant=template.metadata.labels.get(labels.TENANT, ""),
-    )
+    own = {
+        "operationID": operation,
+        "name": name,
+        "serverless": attrs.evolve(function, workerOf=owner),
+        "tenant": template.metadata.labels.get(labels.TENANT, ""),
+    }
+    return CreateUnit(**{**shared(template.spec, CreateUnit), **own})

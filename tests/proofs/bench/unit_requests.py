@@ -15,7 +15,7 @@ from gpuruntime.models.kinds.provenance import claim_marks
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.objects import active_unit, unit_order
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.units import parse_create_unit
+from gpuruntime.operations.requests import parse_create_unit
 from tests.proofs.bench.connections import Connection
 
 ItemT = TypeVar("ItemT")

@@ -14,8 +14,7 @@ import pytest
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.operations.objects import new_pool, pool_order
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.pools import parse_create_pool
-from gpuruntime.operations.requests.stock import parse_seed_stock
+from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock
 from tests.proofs.crash.comparison import Counts, State, counts_of, difference, state_of
 from tests.proofs.crash.unit_story import StoryContext
 from tests.proofs.crash.world import MakeWorld, RestartedRole, World, crash_fault, in_parallel

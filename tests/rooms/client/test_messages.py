@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
+from gpuruntime.client import UNSET, NewUnit, UnitChange
 from gpuruntime.client.errors import (
     AccessDeniedError,
     BusyError,
@@ -20,7 +21,7 @@ from gpuruntime.client.errors import (
     UnusableInputError,
 )
 from gpuruntime.client.messages import Answer, Request, page_of, path_of, problem_of, reply_of
-from gpuruntime.client.requests import UNSET, NewUnit, UnitChange, document_of, named
+from gpuruntime.client.requests import document_of, named
 from gpuruntime.models.kinds.templates import Port, Template
 from gpuruntime.models.views.errors import ErrorDetail
 from gpuruntime.models.views.operators import Job

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuruntime.client import Invoke, NewStock
 from gpuruntime.client.client import Client, connect
 from gpuruntime.client.errors import (
     BusyError,
@@ -19,7 +20,6 @@ from gpuruntime.client.errors import (
     UntrustedServerError,
 )
 from gpuruntime.client.options import Options
-from gpuruntime.client.requests import Invoke, NewStock
 from gpuruntime.errors import ConfigurationError
 from tests.rooms.client.servers import (
     Answerer,

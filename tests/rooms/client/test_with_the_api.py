@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuruntime.client import waiting
+from gpuruntime.client import NewPool, NewStock, NewStorage, NewUnit, UnitChange, waiting
 from gpuruntime.client.client import Client
 from gpuruntime.client.errors import (
     ConflictError,
@@ -20,7 +20,6 @@ from gpuruntime.client.errors import (
     PreconditionError,
     ProblemError,
 )
-from gpuruntime.client.requests import NewPool, NewStock, NewStorage, NewUnit, UnitChange
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.models.kinds.storages import Accessor
 from gpuruntime.models.kinds.units import GPU_UNITS

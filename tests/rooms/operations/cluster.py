@@ -24,6 +24,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import (
@@ -35,7 +36,7 @@ from gpuruntime.operations.lookup.caches import (
 )
 from gpuruntime.operations.operations import Operations, operations_of
 from gpuruntime.operations.options import Namespaces, Options
-from gpuruntime.operations.requests.units import CreateUnit, parse_create_unit
+from gpuruntime.operations.requests import parse_create_unit
 from tests.faults import FaultyTransport
 
 Document = dict[str, Any]

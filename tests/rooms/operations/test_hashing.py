@@ -4,13 +4,9 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.models.kinds.functions import Serverless
-from gpuruntime.models.kinds.templates import Port, Template
-from gpuruntime.operations.hashing import compact, derived_name, request_hash
+from gpuruntime.operations.hashing import derived_name, request_hash
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.pools import parse_create_pool
-from gpuruntime.operations.requests.stock import parse_seed_stock
-from gpuruntime.operations.requests.units import parse_create_unit
+from gpuruntime.operations.requests import parse_create_pool, parse_create_unit, parse_seed_stock
 
 PLACES = Namespaces()
 UNIT: dict[str, Any] = {"operationID": "op.1", "specName": "g1.1", "image": "python:3.12"}
@@ -128,9 +124,3 @@ def test_derived_names_differ_by_operation_and_are_labels() -> None:
     assert derived_name("op.1") == "op-d5b33599d652c907a6a24058553f4e2e39cfc0c0"
     assert derived_name("op.2") != derived_name("op.1")
     assert len(derived_name("x" * 128)) == 43
-
-
-def test_compact_json_leaves_out_members_that_equal_their_defaults() -> None:
-    template = Template(ports=(Port(name="http", port=80),))
-    assert compact(template) == {"ports": [{"name": "http", "port": 80}]}
-    assert compact(Serverless(requestID="f")) == {"requestID": "f"}

@@ -7,6 +7,7 @@ import pytest
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.requests.pools import CreatePool, SeedStock
 from gpuruntime.operations.errors import (
     NameTakenError,
     OperationConflictError,
@@ -15,8 +16,7 @@ from gpuruntime.operations.errors import (
     PoolNotFoundError,
     SpecConflictError,
 )
-from gpuruntime.operations.requests.pools import CreatePool, parse_create_pool, parse_update_pool
-from gpuruntime.operations.requests.stock import SeedStock, parse_seed_stock
+from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock, parse_update_pool
 from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, Fault, landing_late, refused
 from tests.rooms.operations.cluster import (
     NAMESPACES,

@@ -7,7 +7,7 @@ import pytest
 
 from gpuruntime.models.kinds.storages import GPU_STORAGES, RECOVER
 from gpuruntime.operations.errors import NothingToRecoverError, OperationFinishedError
-from gpuruntime.operations.requests.storages import parse_create_storage
+from gpuruntime.operations.requests import parse_create_storage
 from tests.faults import ANSWER_LOST, DROPPED, Fault, landing_late, refused
 from tests.rooms.operations.cluster import INSTANCE, NAMESPACES, Cluster, notes, replica
 

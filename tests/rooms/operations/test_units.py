@@ -15,7 +15,7 @@ from gpuruntime.operations.errors import (
     UnitNotFoundError,
     UnknownOutcomeError,
 )
-from gpuruntime.operations.requests.units import parse_update_unit
+from gpuruntime.operations.requests import parse_update_unit
 from gpuruntime.operations.updates import etag_of
 from gpuruntime.strict.structure import StrictError
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused

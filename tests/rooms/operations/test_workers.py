@@ -6,7 +6,7 @@ import pytest
 from gpuruntime.models.kinds.functions import Serverless, WorkerOf
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, StorageMount
-from gpuruntime.operations.requests.units import CreateUnit
+from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uids_asked
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, order, replica, told
 

@@ -9,7 +9,7 @@ import pytest
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
-from gpuruntime.operations.requests.stock import SeedStock
+from gpuruntime.models.requests.pools import SeedStock
 from tests.faults import DROPPED, Fault, refused, slow
 from tests.rooms.operations.cluster import (
     INSTANCE,

@@ -5,10 +5,12 @@ import attrs
 import pytest
 
 from gpuruntime.bus.messages import WorkerState
+from gpuruntime.models.encoding.members import shared_names
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Framework, Serverless, WorkerOf
 from gpuruntime.models.kinds.templates import Template
 from gpuruntime.models.kinds.units import (
+    Access,
     GPUUnit,
     GPUUnitSpec,
     GPUUnitStatus,
@@ -17,6 +19,7 @@ from gpuruntime.models.kinds.units import (
 )
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
 from gpuruntime.serverless.scaling.observation import (
     FirstSeen,
@@ -179,21 +182,51 @@ def test_a_silent_worker_is_no_longer_busy() -> None:
     assert seen(ready, heard(ago=SILENT_SECONDS, busy=2)).busy == 0
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"image": "v2"},
-        {"template": Template(args=("x",))},
-        {"storageMounts": (StorageMount(name="data", mountPath="/data"),)},
-        {"serverless": attrs.evolve(FUNCTION, concurrency=2)},
-        {"serverless": attrs.evolve(FUNCTION, framework=Framework(invokePath="/other"))},
-        {"serverless": attrs.evolve(FUNCTION, requestID="other")},
-    ],
-    ids=["image", "arguments", "storage", "concurrency", "framework", "function"],
-)
-def test_a_changed_workload_makes_a_worker_outdated(changed: dict[str, Any]) -> None:
+@attrs.frozen(kw_only=True, slots=True)
+class Change:
+    """Another value of a field, and whether workers that run must be replaced for it."""
+
+    value: Any
+    replaces: bool = True
+
+
+# Each field that a worker takes over from its template needs a row.
+OF_TEMPLATE = {
+    "specName": Change(value="g2"),
+    "image": Change(value="v2"),
+    "template": Change(value=Template(args=("x",))),
+    "access": Change(value=Access(readiness="none"), replaces=False),
+    "storageMounts": Change(value=(StorageMount(name="data", mountPath="/data"),)),
+}
+OF_FUNCTION = {
+    "requestID": Change(value="other"),
+    "minAvailableCount": Change(value=3, replaces=False),
+    "maxWorkers": Change(value=3, replaces=False),
+    "idleTimeoutSeconds": Change(value=3, replaces=False),
+    "concurrency": Change(value=2),
+    "timeoutSeconds": Change(value=3, replaces=False),
+    "maxAttempts": Change(value=3, replaces=False),
+    "framework": Change(value=Framework(invokePath="/other")),
+}
+
+
+def test_every_field_of_a_worker_is_in_these_tables() -> None:
+    assert {*OF_TEMPLATE, "serverless"} == {*shared_names(GPUUnitSpec, CreateUnit)}
+    assert {*OF_FUNCTION, "workerOf"} == {*attrs.fields_dict(Serverless)}
+
+
+@pytest.mark.parametrize("field", OF_TEMPLATE)
+def test_a_changed_template_outdates_its_workers(field: str) -> None:
+    change = OF_TEMPLATE[field]
     assert is_current(unit(), template())
-    assert not is_current(unit(), template(**changed))
+    assert is_current(unit(), template(**{field: change.value})) is not change.replaces
+
+
+@pytest.mark.parametrize("field", OF_FUNCTION)
+def test_a_changed_function_outdates_its_workers_but_for_limits(field: str) -> None:
+    change = OF_FUNCTION[field]
+    function = attrs.evolve(FUNCTION, **{field: change.value})
+    assert is_current(unit(), template(serverless=function)) is not change.replaces
 
 
 def test_a_worker_with_another_storage_than_the_function_is_outdated() -> None:
@@ -208,21 +241,6 @@ def test_a_worker_with_another_storage_than_the_function_is_outdated() -> None:
     )
     found = [[is_current(worker, each) for each in templates] for worker in workers]
     assert found == [[True, False, False], [False, True, False], [False, False, True]]
-
-
-@pytest.mark.parametrize(
-    "limit",
-    [
-        {"minAvailableCount": 3},
-        {"maxWorkers": 3},
-        {"idleTimeoutSeconds": 3},
-        {"timeoutSeconds": 3},
-        {"maxAttempts": 3},
-    ],
-    ids=lambda limit: str(next(iter(limit))),
-)
-def test_changed_limits_make_no_worker_outdated(limit: dict[str, Any]) -> None:
-    assert is_current(unit(), template(serverless=attrs.evolve(FUNCTION, **limit)))
 
 
 def refused(reason: str, generation: int = 3) -> GPUUnit:

@@ -1,16 +1,28 @@
-"""Fields and checks that several requests share."""
+"""Fields and checks that several requests share.
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+UNSET distinguishes a member that a change leaves out from one that it clears with null.
+"""
 
-from gpuruntime.models.definitions.schemas import Schema
+from enum import Enum
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from gpuruntime.models.definitions.schemas import Check, Schema
 from gpuruntime.models.definitions.texts import Name, QuantityText
 from gpuruntime.models.kinds.units import MOST_GPUS
 from gpuruntime.models.kubernetes.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
-from gpuruntime.strict.constraints import Check
-from gpuruntime.strict.structure import Problem
 
-ENVELOPE: Final = ("specName", "cpu", "memory", "gpu", "gpuProduct")
+ValueT = TypeVar("ValueT")
+
+
+class Unset(Enum):
+    """The type whose only value is UNSET."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+# null clears the field; UNSET leaves it as it is.
+Given: TypeAlias = ValueT | Unset | None
 
 
 def _reserved_operation(text: Any) -> str:
@@ -56,19 +68,3 @@ PositiveQuantity: TypeAlias = Annotated[
     Schema(pattern=r"^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"),
 ]
 Gpus: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_GPUS)]
-
-
-def misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each namespace that the request names and that is not ours."""
-    members = document if isinstance(document, dict) else {}
-    for field, place in places.items():
-        if members.get(field, place) != place:
-            yield Problem(field=field, message=f"must be {place}, or left out")
-
-
-def fixed_envelope(document: object) -> Iterator[Problem]:
-    members = document if isinstance(document, dict) else {}
-    for field in ENVELOPE:
-        if field in members:
-            message = "cannot change: create another object for another envelope"
-            yield Problem(field=field, message=message)

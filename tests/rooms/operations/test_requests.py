@@ -13,21 +13,17 @@ from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.pools import Refill
 from gpuruntime.models.kinds.templates import Port, Template
 from gpuruntime.models.kinds.units import Access
+from gpuruntime.models.requests.fields import UNSET
+from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
+from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.pools import (
-    CreatePool,
-    UpdatePool,
+from gpuruntime.operations.requests import (
     parse_create_pool,
-    parse_update_pool,
-)
-from gpuruntime.operations.requests.stock import SeedStock, parse_seed_stock
-from gpuruntime.operations.requests.units import (
-    CreateUnit,
-    UpdateUnit,
     parse_create_unit,
+    parse_seed_stock,
+    parse_update_pool,
     parse_update_unit,
 )
-from gpuruntime.operations.requests.unset import UNSET
 from gpuruntime.strict.structure import StrictError
 
 Parse = Callable[[object], object]

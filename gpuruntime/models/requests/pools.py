@@ -1,6 +1,6 @@
-"""Requests for stock pools."""
+"""Requests for stock: units that are seeded once, and pools."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import attrs
 
@@ -9,17 +9,15 @@ from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import Image, LabelValue, Name, SpecName
 from gpuruntime.models.kinds.pools import MOST_REPLICAS, Refill
 from gpuruntime.models.kinds.templates import Template
-from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests.fields import (
+from gpuruntime.models.requests.fields import (
+    UNSET,
     ChosenName,
+    Given,
     Gpus,
     OperationID,
     PositiveQuantity,
-    fixed_envelope,
-    misplaced,
+    Unset,
 )
-from gpuruntime.operations.requests.unset import UNSET, Given, Unset, structurer_of
-from gpuruntime.strict.constraints import read
 
 PoolName: TypeAlias = Annotated[ChosenName, Schema(maxLength=rules.LONGEST_POOL_NAME)]
 Replicas: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_REPLICAS)]
@@ -27,10 +25,27 @@ RefillPolicy: TypeAlias = Annotated[str, Schema(enum=tuple(Refill))]
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class SeedStock:
+    """A number of stock units to create once."""
+
+    REQUIRED: ClassVar[tuple[str, ...]] = ("operationID",)
+
+    operationID: OperationID = ""
+    specName: SpecName
+    cpu: PositiveQuantity = ""
+    memory: PositiveQuantity = ""
+    gpu: Gpus = 0
+    gpuProduct: LabelValue = ""
+    replicas: Annotated[int, Schema(minimum=1, maximum=MOST_REPLICAS)]
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class CreatePool:
     """A stock pool, which is kept full or filled once."""
 
-    operationID: OperationID
+    REQUIRED: ClassVar[tuple[str, ...]] = ("operationID",)
+
+    operationID: OperationID = ""
     name: PoolName = ""
     namespace: Name = ""
     specName: SpecName
@@ -52,15 +67,3 @@ class UpdatePool:
     template: Given[Template] = UNSET
     replicas: Replicas | Unset = UNSET
     refill: RefillPolicy | Unset = UNSET
-
-
-def parse_create_pool(document: object, namespaces: Namespaces) -> CreatePool:
-    places = {"namespace": namespaces.stock}
-    return read(document, CreatePool, _structurer, misplaced(document, places))
-
-
-def parse_update_pool(document: object) -> UpdatePool:
-    return read(document, UpdatePool, _structurer, fixed_envelope(document))
-
-
-_structurer = structurer_of(UpdatePool)

@@ -1,0 +1,1 @@
+"""The API's requests as models, which the server reads and clients write."""

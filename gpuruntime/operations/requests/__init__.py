@@ -1,1 +1,0 @@
-"""Request bodies of the API, one module for each kind of object."""
