@@ -81,6 +81,15 @@ class Reader(Client):
         super().__init__()
         self.at_end: Callable[[], None] = lambda: None
 
+    async def _send_ping(self, future: "asyncio.Future[bool] | None" = None) -> None:
+        """Send the PING after all pending commands. In nats-py it overtakes them.
+
+        Its PONG would confirm an UNSUB and messages that the broker has not received yet.
+        """
+        self._pongs.append(future or asyncio.get_running_loop().create_future())
+        await self._send_command(b"PING\r\n")
+        await self._flush_pending()
+
     async def _process_pong(self) -> None:
         """Ignore a PONG whose flush has timed out. Otherwise nats-py ends its read loop."""
         if self._pongs and self._pongs[0].done():

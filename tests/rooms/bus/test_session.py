@@ -8,7 +8,7 @@ import pytest
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from gpuruntime.bus.credentials import ConnectionOptions
-from gpuruntime.bus.session import Reader, Session, Subscription
+from gpuruntime.bus.session import Reader, Session, Subscription, open_session
 
 
 class Library:
@@ -84,3 +84,27 @@ async def test_a_call_that_outlasts_its_callers_timeout_raises_that_timeout() ->
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await publishes(session, library)
+
+
+async def test_a_subscription_ends_after_the_broker_has_received_all_that_was_sent() -> None:
+    """The answer to a PING that overtakes them would not confirm them."""
+    received: list[bytes] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"version":"2.12.0","max_payload":1000}\r\n')
+        async for line in reader:
+            received.append(line.split()[0])
+            if line == b"PING\r\n":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        session = await open_session(
+            ConnectionOptions(url=f"nats://127.0.0.1:{port}", name="test")
+        )
+        subscription = await session.subscribe("a", lambda _: None)
+        await session.publish("a", b"1")
+        await subscription.close()
+        await session.close()
+    assert received[-5:] == [b"SUB", b"PUB", b"1", b"UNSUB", b"PING"]
