@@ -32,7 +32,7 @@ Failure: TypeAlias = OperationsError | StrictError
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Wanted:
+class ClaimRequest:
     """The claim that an attempt wants: for an operation, a unit and some stock.
 
     Without an envelope, any stock of the specName fits. An attempt recognizes the unit that it
@@ -93,7 +93,7 @@ class Elsewhere:
 Seen: TypeAlias = Won | Reusable | StillFree | Elsewhere
 
 
-def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> Seen:
+def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, request: ClaimRequest) -> Seen:
     """Return the state of the stock unit after our PATCH.
 
     Raise OperationConflictError if our operation has claimed it for another request.
@@ -104,36 +104,36 @@ def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> 
         return StillFree(stock) if provenance.is_free(stock) else Elsewhere()
     if provenance.attempt_of(stock) == attempt:
         return Won(stock)
-    return Reusable(stock) if is_claim_of(stock, wanted) else Elsewhere()
+    return Reusable(stock) if is_claim_of(stock, request) else Elsewhere()
 
 
-def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
+def is_claim_of(stock: GPUUnit, request: ClaimRequest) -> bool:
     """Return whether the stock unit is claimed for this operation and request.
 
     Raise OperationConflictError if our operation has claimed it for another request.
     """
     if not provenance.is_claimed(stock) or provenance.is_terminating(stock):
         return False
-    if provenance.operation_of(stock) != wanted.operation_id:
+    if provenance.operation_of(stock) != request.operation_id:
         return False
-    if provenance.hash_of(stock) != wanted.request_hash:
-        raise operation_conflict(wanted.operation_id)
+    if provenance.hash_of(stock) != request.request_hash:
+        raise operation_conflict(request.operation_id)
     return True
 
 
-def in_order(free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
+def in_order(free: Iterable[GPUUnit], request: ClaimRequest) -> list[GPUUnit]:
     """Sort the free stock that fits: stock with the same image first, then the oldest first.
 
     Both groups are rotated by a hash of the operationID, so that callers spread over the stock. If
     one operation reaches two replicas, both try the same stock unit first. The second then finds
     the claim of its own operation there and does not make another one.
     """
-    if wanted.envelope is not None:
-        free = (each for each in free if envelope_of(each.spec) == wanted.envelope)
+    if request.envelope is not None:
+        free = (each for each in free if envelope_of(each.spec) == request.envelope)
     by_age = sorted(free, key=_AGE)
-    same = [each for each in by_age if each.spec.image == wanted.image]
-    others = [each for each in by_age if each.spec.image != wanted.image]
-    start = crc32(wanted.operation_id.encode())
+    same = [each for each in by_age if each.spec.image == request.image]
+    others = [each for each in by_age if each.spec.image != request.image]
+    start = crc32(request.operation_id.encode())
     return [*_rotated(same, start), *_rotated(others, start)]
 
 
@@ -244,7 +244,7 @@ class StartOver:
 Move: TypeAlias = Answer | Fail | ReadByName | StartOver
 
 
-def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
+def after_create(outcome: Outcome, request: ClaimRequest, stock_uid: str) -> Move:
     """Return the next move. `stock_uid` is our claim's, or empty if the unit takes no stock."""
     match outcome:
         case Created(unit):
@@ -256,28 +256,30 @@ def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
         case AnswerLost(error):
             return ReadByName(lost=error)
         case UnitAbsent(lost):
-            return StartOver() if lost is None else _unknown(wanted, lost)
+            return StartOver() if lost is None else _unknown(request, lost)
         case UnitFound(unit, lost):
-            return _after_reading(unit, lost, wanted, stock_uid)
+            return _after_reading(unit, lost, request, stock_uid)
         case _:
             assert_never(outcome)
 
 
-def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_uid: str) -> Move:
+def _after_reading(
+    unit: GPUUnit, lost: Failure | None, request: ClaimRequest, stock_uid: str
+) -> Move:
     """Return the move after a unit was found under the name.
 
     If the answer to our create was lost, the create may still succeed. Unless our unit was found,
     the claim is then not released but left to the grace.
     """
-    is_ours = provenance.is_of(unit, wanted.operation_id, wanted.request_hash)
+    is_ours = provenance.is_of(unit, request.operation_id, request.request_hash)
     if not is_ours and lost is not None:
-        return _unknown(wanted, lost)
+        return _unknown(request, lost)
     if not is_ours:
-        return Fail(error=_occupied(unit, wanted))
+        return Fail(error=_occupied(unit, request))
     names_our_stock = provenance.source_uid_of(unit) == stock_uid
     if provenance.is_terminating(unit):
-        return Fail(error=operation_finished(wanted.operation_id), releases=not names_our_stock)
-    is_of_this_request = provenance.accepted_at(unit) == wanted.accepted_at
+        return Fail(error=operation_finished(request.operation_id), releases=not names_our_stock)
+    is_of_this_request = provenance.accepted_at(unit) == request.accepted_at
     return Answer(
         unit=unit,
         is_replay=lost is None or not names_our_stock or not is_of_this_request,
@@ -285,16 +287,16 @@ def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_ui
     )
 
 
-def _occupied(unit: GPUUnit, wanted: Wanted) -> OperationsError:
-    if provenance.operation_of(unit) == wanted.operation_id:
-        return operation_conflict(wanted.operation_id)
+def _occupied(unit: GPUUnit, request: ClaimRequest) -> OperationsError:
+    if provenance.operation_of(unit) == request.operation_id:
+        return operation_conflict(request.operation_id)
     return name_taken(unit.metadata.key)
 
 
-def _unknown(wanted: Wanted, lost: Failure) -> Fail:
+def _unknown(request: ClaimRequest, lost: Failure) -> Fail:
     message = (
-        f"unit {wanted.claimant}: whether it was created is not known ({lost}); "
-        f"send operation {wanted.operation_id} again"
+        f"unit {request.claimant}: whether it was created is not known ({lost}); "
+        f"send operation {request.operation_id} again"
     )
     return Fail(error=UnknownOutcomeError(message), releases=False)
 

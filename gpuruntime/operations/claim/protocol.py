@@ -29,6 +29,7 @@ from gpuruntime.operations.claim.plan import (
     Answer,
     AnswerLost,
     Claim,
+    ClaimRequest,
     Created,
     Fail,
     Failure,
@@ -39,7 +40,6 @@ from gpuruntime.operations.claim.plan import (
     StartOver,
     UnitAbsent,
     UnitFound,
-    Wanted,
 )
 from gpuruntime.operations.claim.stock import StockClaims
 from gpuruntime.operations.context import OperationContext
@@ -93,7 +93,7 @@ class ClaimAttempt:
         self._storages = storages
         self._stock = stock
         self._tombstones = tombstones
-        self._wanted = Wanted(
+        self._request = ClaimRequest(
             operation_id=order.request.operationID,
             request_hash=order.request_hash,
             claimant=order.key,
@@ -142,12 +142,12 @@ class ClaimAttempt:
         or the function is taken.
         """
         others = (self._caches.pools, self._caches.storages)
-        if any(each.store.by_index(OPERATION, self._wanted.operation_id) for each in others):
-            raise claim_plan.operation_conflict(self._wanted.operation_id)
-        cached = self._caches.units.store.by_index(OPERATION, self._wanted.operation_id)
+        if any(each.store.by_index(OPERATION, self._request.operation_id) for each in others):
+            raise claim_plan.operation_conflict(self._request.operation_id)
+        cached = self._caches.units.store.by_index(OPERATION, self._request.operation_id)
         ours = [each for each in cached if self._is_ours(each)]
         if cached and not ours:
-            raise claim_plan.operation_conflict(self._wanted.operation_id)
+            raise claim_plan.operation_conflict(self._request.operation_id)
         if ours or not self._is_first_round:
             return await self._confirmed(ours[0].metadata.key if ours else self._order.key)
         await self._demand_free_names()
@@ -162,7 +162,7 @@ class ClaimAttempt:
         unit = await self._read(key)
         is_ours = unit is not None and self._is_ours(unit)
         if unit is not None and is_ours and provenance.is_terminating(unit):
-            raise claim_plan.operation_finished(self._wanted.operation_id)
+            raise claim_plan.operation_finished(self._request.operation_id)
         await self._demand_unfinished()
         return unit if is_ours else None
 
@@ -175,7 +175,7 @@ class ClaimAttempt:
         cached = self._caches.units.store.get(self._order.key)
         if cached is not None:
             unit = await self._read(self._order.key)
-            if unit is not None and provenance.operation_of(unit) != self._wanted.operation_id:
+            if unit is not None and provenance.operation_of(unit) != self._request.operation_id:
                 raise claim_plan.name_taken(self._order.key)
         function = self._order.request.serverless
         if function and not function.workerOf:
@@ -208,7 +208,7 @@ class ClaimAttempt:
         if tombstone is not None and isinstance(taken, Claim):
             await self.release(taken)
         if isinstance(tombstone, Tombstone):
-            raise claim_plan.operation_finished(self._wanted.operation_id)
+            raise claim_plan.operation_finished(self._request.operation_id)
         # Without the tombstone it is unknown whether the operation is finished. Report that error
         # instead of missing stock.
         is_out_of_stock = isinstance(taken, InsufficientCapacityError)
@@ -226,29 +226,29 @@ class ClaimAttempt:
         The read starts one step of the loop late, so that the claim's PATCH goes out first.
         """
         await asyncio.sleep(0)
-        return await self._tombstones.find(self._wanted.operation_id)
+        return await self._tombstones.find(self._request.operation_id)
 
     async def _reuse(self, stock: GPUUnit) -> Claim | StartOver:
-        claim = await self._stock.restamp(stock, self._wanted)
+        claim = await self._stock.restamp(stock, self._request)
         if claim is None:
             self._claims_to_skip.add(_version_of(stock))
             return StartOver()
         return claim
 
     async def _claim_stock(self) -> Claim | Answer:
-        if claim := await self._stock.claim(self._wanted):
+        if claim := await self._stock.claim(self._request):
             return claim
         unit = await self._read(self._order.key)
         if unit is not None and self._is_ours(unit):
             return Answer(unit=unit, is_replay=True)
         raise InsufficientCapacityError(
-            f"no ready stock of {self._wanted.spec_name} is left: "
-            f"seed more, or send operation {self._wanted.operation_id} again later"
+            f"no ready stock of {self._request.spec_name} is left: "
+            f"seed more, or send operation {self._request.operation_id} again later"
         )
 
     def _own_claim(self) -> GPUUnit | None:
-        for stock in self._caches.stock.store.by_index(OPERATION, self._wanted.operation_id):
-            is_ours = claim_plan.is_claim_of(stock, self._wanted)
+        for stock in self._caches.stock.store.by_index(OPERATION, self._request.operation_id):
+            is_ours = claim_plan.is_claim_of(stock, self._request)
             if is_ours and _version_of(stock) not in self._claims_to_skip:
                 return stock
         return None
@@ -264,7 +264,7 @@ class ClaimAttempt:
         stock_uid = claim.stock.metadata.uid if claim else ""
         outcome = await self._send(claim)
         while True:
-            move = claim_plan.next_move(outcome, self._wanted, stock_uid)
+            move = claim_plan.after_create(outcome, self._request, stock_uid)
             if isinstance(move, Answer | Fail) and move.releases and claim:
                 await self.release(claim)
             match move:
@@ -282,7 +282,7 @@ class ClaimAttempt:
             return Refused(
                 ClusterUnavailableError(
                     f"unit {self._order.key}: the cluster answered too slowly to use its claim; "
-                    f"send operation {self._wanted.operation_id} again"
+                    f"send operation {self._request.operation_id} again"
                 )
             )
         stock = claim.stock if claim else None
@@ -311,8 +311,8 @@ class ClaimAttempt:
         await self._stock.release(claim)
 
     async def _demand_unfinished(self) -> None:
-        if await self._tombstones.find(self._wanted.operation_id):
-            raise claim_plan.operation_finished(self._wanted.operation_id)
+        if await self._tombstones.find(self._request.operation_id):
+            raise claim_plan.operation_finished(self._request.operation_id)
 
     async def _read(self, key: Key) -> GPUUnit | None:
         try:
@@ -323,7 +323,7 @@ class ClaimAttempt:
         return unit
 
     def _is_ours(self, unit: GPUUnit) -> bool:
-        return provenance.is_of(unit, self._wanted.operation_id, self._wanted.request_hash)
+        return provenance.is_of(unit, self._request.operation_id, self._request.request_hash)
 
 
 def _outcome_of(error: KubeError) -> Outcome:

@@ -35,11 +35,11 @@ from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.claim.plan import (
     Claim,
+    ClaimRequest,
     Elsewhere,
     Reusable,
     Seen,
     StillFree,
-    Wanted,
     Won,
 )
 from gpuruntime.operations.claim.sharding import StockShards
@@ -144,7 +144,7 @@ class StockClaims:
         self._beyond_share = KeyedLock[str]()
         self._lists = SharedReads(self._list)
 
-    async def claim(self, wanted: Wanted) -> Claim | None:
+    async def claim(self, request: ClaimRequest) -> Claim | None:
         """Claim a stock unit, or return None if none is left.
 
         Before None is returned, a consistent read that began after this call has shown no stock
@@ -156,21 +156,21 @@ class StockClaims:
         """
         tried: set[str] = set()
         refusals = Refusals()
-        while stock := self._pick(self._known(wanted, refusals), wanted, tried, ours_only=True):
-            if claim := await self._try(stock, wanted, refusals):
+        while stock := self._pick(self._known(request, refusals), request, tried, ours_only=True):
+            if claim := await self._try(stock, request, refusals):
                 return claim
             tried.add(stock.metadata.uid)
-        if self._pick(self._known(wanted, refusals), wanted, tried):
+        if self._pick(self._known(request, refusals), request, tried):
             # The remaining stock is in the shares of other replicas. One caller at a time tries
             # it.
-            async with self._beyond_share.of(wanted.spec_name):
-                stock = self._pick(self._known(wanted, refusals), wanted, tried)
-                if stock and (claim := await self._try(stock, wanted, refusals)):
+            async with self._beyond_share.of(request.spec_name):
+                stock = self._pick(self._known(request, refusals), request, tried)
+                if stock and (claim := await self._try(stock, request, refusals)):
                     return claim
-        return await self._claim_listed(wanted, refusals)
+        return await self._claim_listed(request, refusals)
 
     async def restamp(
-        self, stock: GPUUnit, wanted: Wanted, refusals: Refusals | None = None
+        self, stock: GPUUnit, request: ClaimRequest, refusals: Refusals | None = None
     ) -> Claim | None:
         """Take over our operation's claim from another attempt.
 
@@ -178,7 +178,7 @@ class StockClaims:
         """
         sent_at = loop_time()
         attempt = self._peers.new_attempt()
-        seen = await self._mark(stock, wanted, attempt, refusals or Refusals())
+        seen = await self._mark(stock, request, attempt, refusals or Refusals())
         if not isinstance(seen, Won):
             return None
         return Claim(stock=seen.stock, is_owned=False, sent_at=sent_at)
@@ -204,30 +204,34 @@ class StockClaims:
                 return
             self._stock.write_through(freed)
 
-    async def _claim_listed(self, wanted: Wanted, refusals: Refusals) -> Claim | None:
+    async def _claim_listed(self, request: ClaimRequest, refusals: Refusals) -> Claim | None:
         """The cache shows nothing: wait for our own writes in flight, then let a LIST decide."""
         patience_ends_at = loop_time() + PATIENCE_SECONDS
         while True:
-            await self._reservations.settled(wanted.spec_name)
-            listed = await self._lists.get(wanted.spec_name)
-            ours = (each for each in listed if claim_plan.is_claim_of(each, wanted))
+            await self._reservations.settled(request.spec_name)
+            listed = await self._lists.get(request.spec_name)
+            ours = (each for each in listed if claim_plan.is_claim_of(each, request))
             own = next((each for each in ours if each.metadata.uid not in refusals), None)
-            free = list(self._claimable(filter(provenance.is_free, listed), wanted, refusals))
+            free = list(self._claimable(filter(provenance.is_free, listed), request, refusals))
             if own is None and not free:
                 if not self._is_unsettled(listed) or loop_time() > patience_ends_at:
                     refusals.raise_if_forbidden()
                     return None
                 await asyncio.sleep(PAUSE_SECONDS)
-            elif claim := await self._claim_seen(own, free, wanted, refusals):
+            elif claim := await self._claim_seen(own, free, request, refusals):
                 return claim
 
     async def _claim_seen(
-        self, own: GPUUnit | None, free: Iterable[GPUUnit], wanted: Wanted, refusals: Refusals
+        self,
+        own: GPUUnit | None,
+        free: Iterable[GPUUnit],
+        request: ClaimRequest,
+        refusals: Refusals,
     ) -> Claim | None:
         if own is not None:
-            return await self.restamp(own, wanted, refusals)
-        stock = self._pick(free, wanted, ())
-        return await self._try(stock, wanted, refusals) if stock else None
+            return await self.restamp(own, request, refusals)
+        stock = self._pick(free, request, ())
+        return await self._try(stock, request, refusals) if stock else None
 
     def _is_unsettled(self, listed: Iterable[GPUUnit]) -> bool:
         return claim_plan.is_unsettled(listed, self._units.store.get, self._now())
@@ -240,16 +244,16 @@ class StockClaims:
             label_selector=f"{labels.SPEC}={spec_name}",
         )
 
-    def _known(self, wanted: Wanted, refusals: Refusals) -> Iterator[GPUUnit]:
-        of_image = self._stock.store.by_index(FREE, free_with(wanted.spec_name, wanted.image))
-        of_spec = self._stock.store.by_index(FREE, wanted.spec_name)
+    def _known(self, request: ClaimRequest, refusals: Refusals) -> Iterator[GPUUnit]:
+        of_image = self._stock.store.by_index(FREE, free_with(request.spec_name, request.image))
+        of_spec = self._stock.store.by_index(FREE, request.spec_name)
         head = {each.metadata.uid: each for each in islice(of_image, HEAD)}
         if len(head) < HEAD:
             head |= {each.metadata.uid: each for each in islice(of_spec, HEAD)}
-        return self._claimable(head.values(), wanted, refusals)
+        return self._claimable(head.values(), request, refusals)
 
     def _claimable(
-        self, free: Iterable[GPUUnit], wanted: Wanted, refusals: Refusals
+        self, free: Iterable[GPUUnit], request: ClaimRequest, refusals: Refusals
     ) -> Iterator[GPUUnit]:
         """Yield the stock that may be tried.
 
@@ -258,7 +262,7 @@ class StockClaims:
         """
         if refusals.are_too_many:
             return
-        for stock in claim_plan.in_order(free, wanted):
+        for stock in claim_plan.in_order(free, request):
             uid = stock.metadata.uid
             if uid not in refusals and not self._units.store.by_index(SOURCE_UID, uid):
                 yield stock
@@ -266,7 +270,7 @@ class StockClaims:
     def _pick(
         self,
         claimable: Iterable[GPUUnit],
-        wanted: Wanted,
+        request: ClaimRequest,
         tried: Collection[str],
         *,
         ours_only: bool = False,
@@ -274,33 +278,35 @@ class StockClaims:
         """Return the first unit that neither this call has tried nor another caller is trying."""
         for stock in claimable:
             uid = stock.metadata.uid
-            if uid in tried or self._reservations.has(wanted.spec_name, uid):
+            if uid in tried or self._reservations.has(request.spec_name, uid):
                 continue
             if not ours_only or self._peers.is_in_our_share(stock):
                 return stock
         return None
 
-    async def _try(self, stock: GPUUnit, wanted: Wanted, refusals: Refusals) -> Claim | None:
+    async def _try(
+        self, stock: GPUUnit, request: ClaimRequest, refusals: Refusals
+    ) -> Claim | None:
         """Claim the stock unit; if it changes but stays free, retry at the newer version."""
         attempt = self._peers.new_attempt()
         sent_at = loop_time()
-        with self._reservations.hold(wanted.spec_name, stock.metadata.uid):
+        with self._reservations.hold(request.spec_name, stock.metadata.uid):
             while True:
-                seen = await self._mark(stock, wanted, attempt, refusals)
+                seen = await self._mark(stock, request, attempt, refusals)
                 match seen:
                     case Won(marked):
                         return Claim(stock=marked, is_owned=True, sent_at=sent_at)
                     case StillFree(newer):
                         stock = newer
                     case Reusable(claimed):
-                        return await self.restamp(claimed, wanted, refusals)
+                        return await self.restamp(claimed, request, refusals)
                     case Elsewhere():
                         return None
                     case _:
                         assert_never(seen)
 
     async def _mark(
-        self, stock: GPUUnit, wanted: Wanted, attempt: str, refusals: Refusals
+        self, stock: GPUUnit, request: ClaimRequest, attempt: str, refusals: Refusals
     ) -> Seen:
         """Send one PATCH at the observed version, and read the unit if that did not succeed.
 
@@ -308,28 +314,28 @@ class StockClaims:
         exist.
         """
         try:
-            return await self._patch(stock, wanted, attempt)
+            return await self._patch(stock, request, attempt)
         except NotFoundError:
             return Elsewhere()
         except OBJECT_ERRORS as error:
             refusals.add(stock, error)
             return Elsewhere()
         except ConflictError:
-            seen = await self._read_state(stock, wanted, attempt)
+            seen = await self._read_state(stock, request, attempt)
             self._meter.count("inventory_claim_conflicts_total", seen=type(seen).__name__)
             return seen
         except (OutcomeUnknownError, MalformedAnswerError) as lost:
             try:
-                return await self._read_state(stock, wanted, attempt)
+                return await self._read_state(stock, request, attempt)
             except KubeError as error:
                 raise lost from error
 
-    async def _patch(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Won:
+    async def _patch(self, stock: GPUUnit, request: ClaimRequest, attempt: str) -> Won:
         marks = provenance.claim_marks(
-            claimant=wanted.claimant,
+            claimant=request.claimant,
             attempt=attempt,
-            operation_id=wanted.operation_id,
-            request_hash=wanted.request_hash,
+            operation_id=request.operation_id,
+            request_hash=request.request_hash,
             claimed_at=self._now(),
         )
         metadata = stock.metadata
@@ -339,13 +345,13 @@ class StockClaims:
         self._stock.write_through(marked)
         return Won(marked)
 
-    async def _read_state(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Seen:
+    async def _read_state(self, stock: GPUUnit, request: ClaimRequest, attempt: str) -> Seen:
         try:
             found = await self._client.get(GPU_UNITS, stock.metadata.key)
         except NotFoundError:
             return Elsewhere()
         self._stock.write_through(found)
-        seen = claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, wanted)
+        seen = claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, request)
         if isinstance(seen, Elsewhere):
             self._peers.meet(found)
         return seen

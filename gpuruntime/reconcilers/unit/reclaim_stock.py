@@ -10,7 +10,7 @@ from gpuruntime.kube.events import EventRecorder, Note, record_note
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
-from gpuruntime.operations.claim.plan import Claim, Wanted
+from gpuruntime.operations.claim.plan import Claim, ClaimRequest
 from gpuruntime.operations.claim.stock import StockClaims
 from gpuruntime.operations.errors import OperationConflictError
 from gpuruntime.operations.lookup.caches import Cache
@@ -31,9 +31,9 @@ class StockReclaimer:
         `own` is stock that the unit may take again, and is tried first. A crash between the two
         writes leaves such a claim, and no other unit claims the stock that a unit names.
         """
-        wanted = _wanted(unit)
+        request = _request_of(unit)
         try:
-            claim = await self._take_again(own, wanted) or await self.claims.claim(wanted)
+            claim = await self._take_again(own, request) or await self.claims.claim(request)
         except OperationConflictError as error:
             # Another unit of the operation lost to this one, and keeps its claim until it is
             # deleted.
@@ -44,9 +44,9 @@ class StockReclaimer:
         await self._name(unit, claim.stock)
         return True
 
-    async def _take_again(self, own: Iterable[GPUUnit], wanted: Wanted) -> Claim | None:
+    async def _take_again(self, own: Iterable[GPUUnit], request: ClaimRequest) -> Claim | None:
         for stock in own:
-            if claim := await self.claims.restamp(stock, wanted):
+            if claim := await self.claims.restamp(stock, request):
                 return claim
         return None
 
@@ -73,8 +73,8 @@ def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:
     return provenance.source_uid_of(unit) == stock.metadata.uid and provenance.is_ready(stock)
 
 
-def _wanted(unit: GPUUnit) -> Wanted:
-    return Wanted(
+def _request_of(unit: GPUUnit) -> ClaimRequest:
+    return ClaimRequest(
         operation_id=provenance.operation_of(unit),
         request_hash=provenance.hash_of(unit),
         claimant=unit.metadata.key,

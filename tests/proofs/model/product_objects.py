@@ -10,7 +10,7 @@ from gpuruntime.models.kinds.tombstones import DeletedObject, Tombstone
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
-from gpuruntime.operations.claim.plan import Wanted
+from gpuruntime.operations.claim.plan import ClaimRequest
 from tests.proofs.model.state import NAMES, Mark, Order, Scope, Stock, Unit
 
 BEGUN: Final = datetime(2025, 1, 1, tzinfo=UTC)
@@ -83,8 +83,8 @@ def tombstone_of(operation: str, name: int, uid: int) -> Tombstone:
     return Tombstone(operation_id=operation, expires_at=BEGUN, buried=(buried,))
 
 
-def wanted_of(order: Order) -> Wanted:
-    return Wanted(
+def claim_request_of(order: Order) -> ClaimRequest:
+    return ClaimRequest(
         operation_id=order.operation,
         request_hash=order.body,
         claimant=key_of(order.name),

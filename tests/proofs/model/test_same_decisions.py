@@ -28,12 +28,12 @@ from tests.proofs.model import leaders
 from tests.proofs.model.callers import Caller
 from tests.proofs.model.decisions import Gate, Resolution, Situation, gate, plan, resolve
 from tests.proofs.model.product_objects import (
+    claim_request_of,
     key_of,
     pool_of,
     stock_of,
     tombstone_of,
     unit_of,
-    wanted_of,
 )
 from tests.proofs.model.state import (
     FROM_LEADER,
@@ -198,14 +198,18 @@ UNITS: Final = [
 @pytest.mark.parametrize("unit", UNITS, ids=words_of_unit)
 def test_a_unit_that_has_the_name_of_a_create_is_answered_alike(unit: Unit) -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
-    move = claim_plan.next_move(UnitFound(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
+    move = claim_plan.after_create(
+        UnitFound(unit_of(unit, 0), None), claim_request_of(OURS), str(STOCK_UID)
+    )
     assert outcome_of(Caller(SCOPE, 0).look(state)) == expected(move)
 
 
 def test_an_attempt_starts_over_if_the_unit_with_its_name_is_gone() -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=None)
     _, after = Caller(SCOPE, 0).look(state)
-    move = claim_plan.next_move(claim_plan.UnitAbsent(None), wanted_of(OURS), str(STOCK_UID))
+    move = claim_plan.after_create(
+        claim_plan.UnitAbsent(None), claim_request_of(OURS), str(STOCK_UID)
+    )
     assert isinstance(move, StartOver)
     assert after.attempts[0].step is Step.REPLAY
 
@@ -214,7 +218,7 @@ def test_an_attempt_starts_over_if_the_unit_with_its_name_is_gone() -> None:
 def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> None:
     state = an_attempt(Step.CREATE, Verb.CREATE, unit=unit)
     seen = UnitFound(unit_of(unit, 0), LOSS) if unit else claim_plan.UnitAbsent(LOSS)
-    move = claim_plan.next_move(seen, wanted_of(OURS), str(STOCK_UID))
+    move = claim_plan.after_create(seen, claim_request_of(OURS), str(STOCK_UID))
     assert expected(move) in map(outcome_of, Caller(SCOPE, 0).lose_answer(state))
 
 
@@ -230,7 +234,7 @@ def test_an_attempt_goes_on_alike_after_a_refused_claim(stock: Stock | None) -> 
     seen: claim_plan.Seen = claim_plan.Elsewhere()
     if stock:
         live = stock_of(stock, 1)
-        seen = claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", wanted_of(OURS))
+        seen = claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", claim_request_of(OURS))
     match seen:
         case StillFree():
             assert steps == {Step.CLAIM}
@@ -245,7 +249,7 @@ def test_a_claim_of_the_same_operation_for_another_body_ends_the_attempt() -> No
     order = OURS._replace(body="body2")
     live = stock_of(a_stock(operation="op1"), 1)
     with pytest.raises(OperationConflictError):
-        claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", wanted_of(order))
+        claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", claim_request_of(order))
     scope = SCOPE._replace(orders=(order,))
     state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)
     state = state._replace(stock=((a_stock(operation="op1"),),))

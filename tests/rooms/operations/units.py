@@ -7,14 +7,14 @@ from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
 from gpuruntime.models.kubernetes.timestamps import rfc3339_micro
-from gpuruntime.operations.claim.plan import Wanted
+from gpuruntime.operations.claim.plan import ClaimRequest
 
 MOMENT = datetime(2025, 1, 1, tzinfo=UTC)
 READY = (Condition(type="Ready", status="True", reason="DeploymentReady"),)
 CLAIMANT = Key("runtime-instance", "demo")
 
 
-def wanted(**members: object) -> Wanted:
+def claim_request(**members: object) -> ClaimRequest:
     known = {
         "operation_id": "one",
         "request_hash": "h1",
@@ -22,7 +22,7 @@ def wanted(**members: object) -> Wanted:
         "spec_name": "g1.1",
         "image": "python",
     }
-    return Wanted(**(known | members))  # type: ignore[arg-type]  # a test's shorthand
+    return ClaimRequest(**(known | members))  # type: ignore[arg-type]  # a test's shorthand
 
 
 def stock(

@@ -40,8 +40,8 @@ CORE: Final = (
     Mutation(
         "replays are found in the cache only",
         "gpuruntime.operations.claim.plan",
-        "    if not is_ours:\n        return Fail(error=_occupied(unit, wanted))",
-        "    if lost is None:\n        return Fail(error=_occupied(unit, wanted))",
+        "    if not is_ours:\n        return Fail(error=_occupied(unit, request))",
+        "    if lost is None:\n        return Fail(error=_occupied(unit, request))",
     ),
     Mutation(
         "a claim is released although its unit was created",

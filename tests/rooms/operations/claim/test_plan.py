@@ -24,10 +24,10 @@ from gpuruntime.operations.claim.plan import (
     UnitAbsent,
     UnitFound,
     Won,
+    after_create,
     in_order,
     is_claim_of,
     is_unsettled,
-    next_move,
     seen_after_patch,
 )
 from gpuruntime.operations.errors import (
@@ -38,7 +38,7 @@ from gpuruntime.operations.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
-from tests.rooms.operations.units import MOMENT, active, claimed, stock, wanted
+from tests.rooms.operations.units import MOMENT, active, claim_request, claimed, stock
 
 OUR_STOCK = "uid-p-1"
 LOSS = ClusterUnavailableError("gone")
@@ -53,31 +53,33 @@ def names(units: list[GPUUnit]) -> list[str]:
 
 def test_stock_of_the_same_image_goes_before_older_stock() -> None:
     free = [stock("old", age=9), stock("same", age=1, image="python")]
-    assert names(in_order(free, wanted())) == ["same", "old"]
+    assert names(in_order(free, claim_request())) == ["same", "old"]
 
 
 def test_each_group_is_sorted_by_age_and_rotated_by_the_operation() -> None:
     free = [stock(f"s-{age}", age=age) for age in range(10)]
     for number in range(20):
-        order = names(in_order(free, wanted(operation_id=f"op.{number}")))
+        order = names(in_order(free, claim_request(operation_id=f"op.{number}")))
         start = order.index("s-9")
         assert order[start:] + order[:start] == [f"s-{age}" for age in range(9, -1, -1)]
 
 
 def test_operations_start_at_different_stock_and_each_always_at_the_same() -> None:
     free = [stock(f"s-{age}", age=age) for age in range(50)]
-    first = [names(in_order(free, wanted(operation_id=f"op.{n}")))[0] for n in range(50)]
+    first = [names(in_order(free, claim_request(operation_id=f"op.{n}")))[0] for n in range(50)]
     assert len(set(first)) > 20
     shuffled = free[25:] + free[:25]
-    again = [names(in_order(shuffled, wanted(operation_id=f"op.{n}")))[0] for n in range(50)]
+    again = [
+        names(in_order(shuffled, claim_request(operation_id=f"op.{n}")))[0] for n in range(50)
+    ]
     assert again == first
 
 
 def test_only_stock_of_the_wanted_envelope_fits_and_quantities_compare_by_value() -> None:
     free = [stock("other", memory="8Gi"), stock("fits", memory="16384Mi")]
     envelope = envelope_of(stock(memory="16Gi").spec)
-    assert names(in_order(free, wanted(envelope=envelope))) == ["fits"]
-    assert len(in_order(free, wanted())) == 2
+    assert names(in_order(free, claim_request(envelope=envelope))) == ["fits"]
+    assert len(in_order(free, claim_request())) == 2
 
 
 @pytest.mark.parametrize(
@@ -117,21 +119,21 @@ def test_unready_terminating_and_claimed_stock_is_not_free(unit: GPUUnit) -> Non
 def test_a_rejected_or_lost_patch_is_judged_by_the_current_object(
     unit: GPUUnit, seen: type[object]
 ) -> None:
-    assert type(seen_after_patch(unit, OUR_STOCK, "mine", wanted())) is seen
+    assert type(seen_after_patch(unit, OUR_STOCK, "mine", claim_request())) is seen
 
 
 def test_a_claim_of_our_operation_for_another_request_is_a_conflict() -> None:
     with pytest.raises(OperationConflictError):
-        seen_after_patch(claimed(request_hash="h2"), OUR_STOCK, "mine", wanted())
+        seen_after_patch(claimed(request_hash="h2"), OUR_STOCK, "mine", claim_request())
     with pytest.raises(OperationConflictError):
-        is_claim_of(claimed(request_hash="h2"), wanted())
+        is_claim_of(claimed(request_hash="h2"), claim_request())
 
 
 def test_a_claim_on_terminating_stock_is_not_used() -> None:
     unit = claimed()
     going = attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, deletionTimestamp=MOMENT))
-    assert is_claim_of(unit, wanted())
-    assert not is_claim_of(going, wanted())
+    assert is_claim_of(unit, claim_request())
+    assert not is_claim_of(going, claim_request())
 
 
 # Claims that will soon be released.
@@ -159,34 +161,36 @@ def test_a_young_claim_for_a_unit_that_uses_other_stock_is_unsettled() -> None:
 
 
 def test_a_created_unit_is_the_answer() -> None:
-    assert next_move(Created(active()), wanted(), OUR_STOCK) == Answer(
+    assert after_create(Created(active()), claim_request(), OUR_STOCK) == Answer(
         unit=active(), is_replay=False
     )
 
 
 def test_after_a_conflict_or_a_lost_answer_the_unit_is_read_by_name() -> None:
-    assert next_move(NameExists(), wanted(), OUR_STOCK) == ReadByName()
-    assert next_move(AnswerLost(LOSS), wanted(), OUR_STOCK) == ReadByName(lost=LOSS)
+    assert after_create(NameExists(), claim_request(), OUR_STOCK) == ReadByName()
+    assert after_create(AnswerLost(LOSS), claim_request(), OUR_STOCK) == ReadByName(lost=LOSS)
 
 
 def test_a_definite_rejection_releases_the_claim() -> None:
     refusal = RefusedError("quota")
-    assert next_move(Refused(refusal), wanted(), OUR_STOCK) == Fail(error=refusal, releases=True)
+    assert after_create(Refused(refusal), claim_request(), OUR_STOCK) == Fail(
+        error=refusal, releases=True
+    )
 
 
 def test_an_attempt_starts_over_if_the_conflicting_unit_is_gone() -> None:
-    assert next_move(UnitAbsent(None), wanted(), OUR_STOCK) == StartOver()
+    assert after_create(UnitAbsent(None), claim_request(), OUR_STOCK) == StartOver()
 
 
 def test_a_lost_create_without_a_unit_keeps_its_claim() -> None:
-    move = next_move(UnitAbsent(LOSS), wanted(), OUR_STOCK)
+    move = after_create(UnitAbsent(LOSS), claim_request(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, UnknownOutcomeError)
     assert not move.releases
 
 
 def test_a_lost_create_whose_name_another_operation_has_keeps_its_claim() -> None:
-    move = next_move(UnitFound(active(operation="two"), LOSS), wanted(), OUR_STOCK)
+    move = after_create(UnitFound(active(operation="two"), LOSS), claim_request(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, UnknownOutcomeError)
     assert not move.releases
@@ -198,7 +202,7 @@ def test_a_lost_create_whose_name_another_operation_has_keeps_its_claim() -> Non
 def test_our_unit_on_our_stock_is_the_answer(
     lost: ClusterUnavailableError | None, is_replay: bool
 ) -> None:
-    move = next_move(UnitFound(active(), lost), wanted(), OUR_STOCK)
+    move = after_create(UnitFound(active(), lost), claim_request(), OUR_STOCK)
     assert move == Answer(unit=active(), is_replay=is_replay, releases=False)
 
 
@@ -207,7 +211,7 @@ def test_our_unit_on_other_stock_releases_the_claim(
     lost: ClusterUnavailableError | None,
 ) -> None:
     unit = active(source_uid="other")
-    move = next_move(UnitFound(unit, lost), wanted(), OUR_STOCK)
+    move = after_create(UnitFound(unit, lost), claim_request(), OUR_STOCK)
     assert move == Answer(unit=unit, is_replay=True, releases=True)
 
 
@@ -223,7 +227,7 @@ def test_our_unit_on_other_stock_releases_the_claim(
 def test_a_unit_of_another_request_releases_the_claim(
     unit: GPUUnit, error: type[Exception]
 ) -> None:
-    move = next_move(UnitFound(unit, None), wanted(), OUR_STOCK)
+    move = after_create(UnitFound(unit, None), claim_request(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, error)
     assert move.releases
@@ -232,7 +236,7 @@ def test_a_unit_of_another_request_releases_the_claim(
 @pytest.mark.parametrize(("source_uid", "releases"), [(OUR_STOCK, False), ("other", True)])
 def test_our_terminating_unit_ends_the_operation(source_uid: str, releases: bool) -> None:
     unit = active(source_uid=source_uid, is_going=True)
-    move = next_move(UnitFound(unit, None), wanted(), OUR_STOCK)
+    move = after_create(UnitFound(unit, None), claim_request(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, OperationFinishedError)
     assert move.releases is releases
