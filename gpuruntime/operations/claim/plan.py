@@ -12,11 +12,14 @@ from zlib import crc32
 
 import attrs
 
+from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import Envelope, envelope_of
+from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.errors import (
+    InsufficientCapacityError,
     NameTakenError,
     OperationConflictError,
     OperationFinishedError,
@@ -227,7 +230,9 @@ class Answer:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Fail:
-    error: Failure
+    """End the attempt with the error. With `releases`, our claim is released first."""
+
+    error: GpuRuntimeError
     releases: bool = True
 
 
@@ -242,6 +247,27 @@ class StartOver:
 
 
 Move: TypeAlias = Answer | Fail | ReadByName | StartOver
+
+
+def after_claim(
+    tombstone: Tombstone | GpuRuntimeError | None,
+    taken: Claim | Answer | GpuRuntimeError,
+    request: ClaimRequest,
+) -> Claim | Answer | Fail:
+    """Return the move after a new claim was tried while the operation's tombstone was read.
+
+    A tombstone ends the operation, whatever was claimed. Without having read it, an attempt uses
+    no claim, answers with no unit and reports no lack of stock: the operation may be finished.
+    """
+    match tombstone, taken:
+        case Tombstone(), _:
+            return Fail(error=operation_finished(request.operation_id))
+        case GpuRuntimeError() as unread, Claim() | Answer() | InsufficientCapacityError():
+            return Fail(error=unread)
+        case _, GpuRuntimeError() as error:
+            return Fail(error=error)
+        case _:
+            return taken
 
 
 def after_create(outcome: Outcome, request: ClaimRequest, stock_uid: str) -> Move:

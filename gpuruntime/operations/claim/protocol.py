@@ -2,8 +2,8 @@
 
 Each attempt runs these steps. `replay` finds what an earlier attempt left. `claim` claims a stock
 unit, or takes over the claim of an earlier attempt of the same operation. `create` creates the
-caller's unit. `release` gives back a claim that this attempt made, once the unit certainly does
-not use it.
+caller's unit. A claim that this attempt made is released once the unit certainly does not use it.
+`plan` decides what follows from each answer.
 
 There are two writes before the answer: the claim on the stock, and the unit. If the process
 crashes or an answer is lost between them, at most the claim remains. A retry uses that claim;
@@ -126,11 +126,9 @@ class ClaimAttempt:
             return Answer(unit=unit, is_replay=True)
         if self._is_first_round:
             self._storage_uids = await self._check_storages()
-        if not self._order.takes_stock:
-            return await self._create_template(timings)
         with _timed(timings, "claim"):
             claimed = await self.claim()
-        if not isinstance(claimed, Claim):
+        if isinstance(claimed, Answer | StartOver):
             return claimed
         with _timed(timings, "create"):
             return await self.create(claimed)
@@ -178,8 +176,10 @@ class ClaimAttempt:
             if unit is not None and provenance.operation_of(unit) != self._request.operation_id:
                 raise claim_plan.name_taken(self._order.key)
         function = self._order.request.serverless
-        if function and not function.workerOf:
-            self._demand_free_function(function.requestID)
+        if function is None or function.workerOf:
+            return
+        if self._caches.units.store.by_index(FUNCTION, function.requestID):
+            raise claim_plan.function_taken(function.requestID)
 
     async def _check_storages(self) -> Mapping[str, str]:
         """Check the storages and return their uids; for a worker, those of its function's unit."""
@@ -188,16 +188,14 @@ class ClaimAttempt:
         found = await self._storages.demand_all(names, order.scope)
         return found if order.is_callers else order.storage_uids
 
-    def _demand_free_function(self, name: str) -> None:
-        if self._caches.units.store.by_index(FUNCTION, name):
-            raise claim_plan.function_taken(name)
+    async def claim(self) -> Claim | Answer | StartOver | None:
+        """Take over the claim of an earlier attempt, or make a new one.
 
-    async def claim(self) -> Claim | Answer | StartOver:
-        """Take over the claim of an earlier attempt, or make a new claim.
-
-        The tombstone is read while a new claim is made. The claim is released if there is a
-        tombstone, or if it cannot be read.
+        Return None if the unit takes no stock. The tombstone is read while a new claim is made.
         """
+        if not self._order.takes_stock:
+            await self._demand_unfinished()
+            return None
         if stock := self._own_claim():
             await self._demand_unfinished()
             return await self._reuse(stock)
@@ -205,20 +203,12 @@ class ClaimAttempt:
             reading = tasks.create_task(_as_value(self._find_tombstone()), name="find tombstone")
             taken = await _as_value(self._claim_stock())
         tombstone = reading.result()
-        if tombstone is not None and isinstance(taken, Claim):
-            await self.release(taken)
-        if isinstance(tombstone, Tombstone):
-            raise claim_plan.operation_finished(self._request.operation_id)
-        # Without the tombstone it is unknown whether the operation is finished. Report that error
-        # instead of missing stock.
-        is_out_of_stock = isinstance(taken, InsufficientCapacityError)
-        if isinstance(tombstone, GpuRuntimeError) and is_out_of_stock:
-            raise tombstone
-        if isinstance(taken, GpuRuntimeError):
-            raise taken
-        if isinstance(tombstone, GpuRuntimeError):
-            raise tombstone
-        return taken
+        move = claim_plan.after_claim(tombstone, taken, self._request)
+        if isinstance(move, Fail):
+            if isinstance(taken, Claim):
+                await self._stock.release(taken)
+            raise move.error
+        return move
 
     async def _find_tombstone(self) -> Tombstone | None:
         """Return the tombstone, or None.
@@ -253,12 +243,6 @@ class ClaimAttempt:
                 return stock
         return None
 
-    async def _create_template(self, timings: Timings) -> Answer | StartOver:
-        with _timed(timings, "replay"):
-            await self._demand_unfinished()
-        with _timed(timings, "create"):
-            return await self.create(None)
-
     async def create(self, claim: Claim | None) -> Answer | StartOver:
         """Create the unit, and carry out the moves that the plan derives from each outcome."""
         stock_uid = claim.stock.metadata.uid if claim else ""
@@ -266,7 +250,7 @@ class ClaimAttempt:
         while True:
             move = claim_plan.after_create(outcome, self._request, stock_uid)
             if isinstance(move, Answer | Fail) and move.releases and claim:
-                await self.release(claim)
+                await self._stock.release(claim)
             match move:
                 case Answer() | StartOver():
                     return move
@@ -306,9 +290,6 @@ class ClaimAttempt:
         except KubeError as error:
             return UnitAbsent(lost or translated(error))
         return UnitAbsent(lost) if unit is None else UnitFound(unit, lost)
-
-    async def release(self, claim: Claim) -> None:
-        await self._stock.release(claim)
 
     async def _demand_unfinished(self) -> None:
         if await self._tombstones.find(self._request.operation_id):

@@ -241,9 +241,9 @@ CORE: Final = (
     ),
     Mutation(
         "lack of stock is answered for a possibly finished operation",
-        "gpuruntime.operations.claim.protocol",
-        "        is_out_of_stock = isinstance(taken, InsufficientCapacityError)",
-        "        is_out_of_stock = False",
+        "gpuruntime.operations.claim.plan",
+        "Claim() | Answer() | InsufficientCapacityError():",
+        "Claim() | Answer():",
     ),
     Mutation(
         "a pool refills from a list that lacks its own creates",

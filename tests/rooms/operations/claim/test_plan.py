@@ -5,13 +5,17 @@ from datetime import timedelta
 import attrs
 import pytest
 
+from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim.plan import (
     Answer,
     AnswerLost,
+    Claim,
     Created,
     Elsewhere,
     Fail,
@@ -24,6 +28,7 @@ from gpuruntime.operations.claim.plan import (
     UnitAbsent,
     UnitFound,
     Won,
+    after_claim,
     after_create,
     in_order,
     is_claim_of,
@@ -32,6 +37,7 @@ from gpuruntime.operations.claim.plan import (
 )
 from gpuruntime.operations.errors import (
     ClusterUnavailableError,
+    InsufficientCapacityError,
     NameTakenError,
     OperationConflictError,
     OperationFinishedError,
@@ -155,6 +161,48 @@ def test_a_young_claim_for_a_unit_that_uses_other_stock_is_unsettled() -> None:
     assert not is_unsettled([claimed()], lambda _: active(source_uid=OUR_STOCK), MOMENT)
     foreign = active(operation="two", source_uid="other")
     assert not is_unsettled([claimed()], lambda _: foreign, MOMENT)
+
+
+# Moves after the claim.
+
+CLAIM = Claim(stock=claimed(), is_owned=True, sent_at=0.0)
+ANSWER = Answer(unit=active(), is_replay=True)
+NO_STOCK = InsufficientCapacityError("no ready stock of g1.1 is left")
+FAILED = UnreachableError("the claim")
+ABSENT = None
+PRESENT = Tombstone(operation_id="one", buried=(), expires_at=MOMENT)
+UNREAD = UnreachableError("the tombstone")
+FINISHED = OperationFinishedError
+
+
+@pytest.mark.parametrize(
+    ("tombstone", "taken", "move"),
+    [
+        pytest.param(ABSENT, CLAIM, CLAIM, id="no tombstone, claim: use the claim"),
+        pytest.param(ABSENT, ANSWER, ANSWER, id="no tombstone, unit found: answer with it"),
+        pytest.param(ABSENT, NO_STOCK, NO_STOCK, id="no tombstone, no stock: no stock"),
+        pytest.param(ABSENT, FAILED, FAILED, id="no tombstone, claim failed: its error"),
+        pytest.param(PRESENT, CLAIM, FINISHED, id="tombstone, claim: finished"),
+        pytest.param(PRESENT, ANSWER, FINISHED, id="tombstone, unit found: finished"),
+        pytest.param(PRESENT, NO_STOCK, FINISHED, id="tombstone, no stock: finished"),
+        pytest.param(PRESENT, FAILED, FINISHED, id="tombstone, claim failed: finished"),
+        pytest.param(UNREAD, CLAIM, UNREAD, id="unread, claim: error of the read"),
+        pytest.param(UNREAD, ANSWER, UNREAD, id="unread, unit found: error of the read"),
+        pytest.param(UNREAD, NO_STOCK, UNREAD, id="unread, no stock: error of the read"),
+        pytest.param(UNREAD, FAILED, FAILED, id="unread, claim failed: error of the claim"),
+    ],
+)
+def test_the_tombstone_decides_what_a_claim_leads_to(
+    tombstone: Tombstone | GpuRuntimeError | None,
+    taken: Claim | Answer | GpuRuntimeError,
+    move: Claim | Answer | GpuRuntimeError | type[OperationFinishedError],
+) -> None:
+    found = after_claim(tombstone, taken, claim_request())
+    if not isinstance(found, Fail):
+        assert found is move
+    else:
+        assert found.error is move or type(found.error) is move
+        assert found.releases
 
 
 # Moves after the create.
