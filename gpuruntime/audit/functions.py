@@ -223,10 +223,12 @@ def _has_failed(worker: GPUUnit) -> bool:
 def _is_alike(worker: GPUUnit, template: GPUUnit) -> bool:
     """Return whether the envelopes agree.
 
-    A template that the API created has no stock, and therefore no quantities.
+    A template that the API created has no stock, and therefore no quantities and no product.
     """
     mine, its = envelope_of(worker.spec), envelope_of(template.spec)
-    stated = attrs.evolve(its, gpu=its.gpu or mine.gpu)
+    stated = attrs.evolve(
+        its, gpu=its.gpu or mine.gpu, gpuProduct=its.gpuProduct or mine.gpuProduct
+    )
     return worker.spec.specName == template.spec.specName and mine.may_equal(stated)
 
 

@@ -31,9 +31,15 @@ class Envelope:
     gpuProduct: str
 
     def may_equal(self, other: "Envelope") -> bool:
-        """Return whether the envelopes may be equal; only the manager knows its defaults."""
-        mine, theirs = attrs.astuple(self, recurse=False), attrs.astuple(other, recurse=False)
-        return all(a == b or "" in (a, b) for a, b in zip(mine, theirs, strict=True))
+        """Return whether the envelopes may be equal; only the manager knows its defaults.
+
+        There is no default product. An envelope that names none takes any, so it is another one.
+        """
+        return (
+            (self.gpu, self.gpuProduct) == (other.gpu, other.gpuProduct)
+            and (self.cpu == other.cpu or "" in (self.cpu, other.cpu))
+            and (self.memory == other.memory or "" in (self.memory, other.memory))
+        )
 
 
 def envelope_of(spec: HasEnvelope) -> Envelope:

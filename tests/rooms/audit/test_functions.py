@@ -347,6 +347,10 @@ ALLOWED: dict[str, tuple[Corruption, str]] = {
         unit(TEMPLATE, lambda held: with_spec(held, cpu="1", memory="16384Mi", gpu=1)),
         "worker-template",
     ),
+    "a worker of stock of one product, whose template names none": (
+        unit(FIRST, lambda held: with_spec(held, gpuProduct="H100")),
+        "worker-template",
+    ),
     "a drained worker that is ending": (
         both(lambda snapshot: draining(snapshot, FIRST), ending(FIRST)),
         "worker-drains",

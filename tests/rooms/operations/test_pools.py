@@ -214,6 +214,19 @@ async def test_a_spec_name_has_one_envelope_at_a_time(
         assert await told(api, seed("three", **envelope)) == "202"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({}, {"gpuProduct": "H100"}), ({"gpuProduct": "H100"}, {})],
+    ids=["any product first", "one product first"],
+)
+async def test_any_product_and_one_product_are_two_envelopes(
+    cluster: Cluster, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    async with replica(cluster) as api:
+        assert await told(api, seed("one", **first)) == "202"
+        assert await told(api, seed("two", **second)) == SpecConflictError.code
+
+
 async def test_one_of_several_simultaneous_envelopes_wins_and_the_others_conflict(
     cluster: Cluster,
 ) -> None:

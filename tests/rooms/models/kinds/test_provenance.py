@@ -93,3 +93,10 @@ def test_an_envelope_may_equal_one_with_open_members() -> None:
     assert bare.may_equal(filled)
     assert filled.may_equal(bare)
     assert not bare.may_equal(larger)
+
+
+def test_an_envelope_of_any_product_is_another_one_than_that_of_a_named_product() -> None:
+    any_product = envelope_of(GPUUnitSpec(specName="g1", gpu=1))
+    one_product = envelope_of(GPUUnitSpec(specName="g1", gpu=1, gpuProduct="H100"))
+    assert not any_product.may_equal(one_product)
+    assert not one_product.may_equal(any_product)

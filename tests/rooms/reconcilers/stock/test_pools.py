@@ -2,6 +2,7 @@
 
 import asyncio
 from operator import not_
+from typing import Any
 
 import pytest
 
@@ -168,12 +169,17 @@ async def test_recorded_stock_of_a_deleted_pool_waits_for_no_create() -> None:
         assert world.stock_names == []
 
 
-async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is_deleted() -> None:
+@pytest.mark.parametrize(
+    "members", [{"gpu": 2}, {"gpuProduct": "H100"}], ids=["more GPUs", "one product, not any"]
+)
+async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is_deleted(
+    members: dict[str, Any],
+) -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool("old")
         await until(lambda: available(world, "old"), equals(1))
-        world.add_pool("new", gpu=2)
+        world.add_pool("new", **members)
         await until(lambda: reason_of(world.pool("new")), equals("SpecConflict"))
         assert (phase_of(world.pool("new")), world.stock_names) == ("Failed", ["old-1"])
         assert "pool old gives g1.1 another envelope" in message_of(world.pool("new"))
