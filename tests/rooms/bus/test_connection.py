@@ -305,7 +305,7 @@ class SlowSession:
         self.let_go: list[str] = []
 
     async def subscribe(self, subject: str, _: Receive) -> "Heard":
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(1)
         self.heard.append(subject)
         return Heard(self, subject)
 
@@ -322,6 +322,7 @@ class Heard:
         self.session.let_go.append(self.subject)
 
 
+@pytest.mark.looptime
 async def test_listeners_that_arrive_or_leave_while_others_subscribe_are_served() -> None:
     sessions = [SlowSession(), SlowSession()]
     opened = iter(sessions)
