@@ -1,6 +1,8 @@
 """A container as a process of this machine: started, probed, restarted and stopped."""
 
 import asyncio
+import errno
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +36,8 @@ from gpuruntime.models.kubernetes.pods import Running, Waiting
 # After a run of this length the back-off starts over.
 BACKOFF_RESET_SECONDS: Final = 600.0
 LEAST_GRACE_SECONDS: Final = 2.0
+# Below the ports that Linux and macOS give to sockets that ask for any.
+PORTS: Final = range(20_000, 32_000)
 _LONGEST_MESSAGE: Final = 2_000
 # The exit code of a shell for a program that cannot be started.
 _NOT_STARTED: Final = 128
@@ -260,6 +264,12 @@ def _end_of_log(log: Path) -> str:
 
 
 def _free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a free port of `PORTS`; no other socket gets it before the container listens."""
+    while True:
+        port = secrets.choice(PORTS)
+        try:
+            with socket.create_server((LOOPBACK, port)):
+                return port
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise

@@ -71,6 +71,11 @@ def is_running(number: int) -> bool:
     return True
 
 
+def lowest_of_any_port() -> int:
+    """Return the lowest port that the system gives to a socket that asks for any."""
+    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+
 async def way_to(world: World) -> tuple[str, int] | None:
     service = await world.get(SERVICES, "files")
     return world.cluster.map_address(service.spec.clusterIP, 5000)
@@ -92,6 +97,17 @@ async def test_a_pod_runs_as_a_process_with_its_volume_and_ends_with_it(tmp_path
         await world.until_gone(PODS, "files")
         assert await way_to(world) is None
         assert (folder / "a").read_bytes() == b"hello"
+
+
+async def test_a_pod_listens_on_no_port_that_other_sockets_may_get_first(tmp_path: Path) -> None:
+    """Such a socket would pass its readiness probe and answer its requests."""
+    root = tmp_path / "volumes"
+    async with running_cluster(programs=programs(tmp_path), volumes_root=str(root)) as world:
+        await files(world)
+        await world.until(PODS, "files", is_ready)
+        place = await way_to(world)
+        assert place
+        assert place[1] < lowest_of_any_port()
 
 
 async def test_processes_end_with_the_cluster(tmp_path: Path) -> None:
