@@ -32,7 +32,7 @@ from gpuruntime.reconcilers.predicates import (
     trouble,
     unit_name,
 )
-from gpuruntime.workqueue.queue import WorkQueue
+from gpuruntime.workqueue.queue import Lane, WorkQueue
 
 # Changes of a pool's units within this time are counted together.
 POOL_SECONDS: Final = 0.5
@@ -59,7 +59,7 @@ class Triggers:
             (self.pools, self._informers.pools),
         ):
             for held in informer.store.values():
-                queue.add(held.metadata.key, is_backlog=True)
+                queue.add(held.metadata.key, lane=Lane.BACKLOG)
 
     def _listen(self) -> None:
         informers = self._informers
@@ -94,7 +94,7 @@ class Triggers:
             return
         if new is not None and asked(old) != asked(new):
             # New stock waits in the backlog, so that no claim has to wait.
-            self.stock.add(key, is_backlog=old is None)
+            self.stock.add(key, lane=Lane.BACKLOG if old is None else Lane.NEW)
         if counted(old) != counted(new):
             self._enqueue_pool(new or old)
         if new is not None and provenance.is_free(new) and not (old and provenance.is_free(old)):

@@ -213,7 +213,7 @@ CLUSTER_METRICS: Final = (
         kind=Kind.HISTOGRAM,
         help="How long a key waited before it was handed out.",
         roles=ELECTED,
-        labels=(QUEUE, Label("lane", ("new", "backlog"))),
+        labels=(QUEUE, Label("lane", ("begun", "new", "backlog"))),
     ),
     Metric(
         name="reconciles_total",

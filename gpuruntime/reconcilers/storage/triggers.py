@@ -15,7 +15,7 @@ from gpuruntime.reconcilers.caches import HOLDER
 from gpuruntime.reconcilers.informers import Informers
 from gpuruntime.reconcilers.predicates import asked, is_news, mounted, offered, trouble, unit_name
 from gpuruntime.reconcilers.unit.pod_failures import ENDED
-from gpuruntime.workqueue.queue import WorkQueue
+from gpuruntime.workqueue.queue import Lane, WorkQueue
 
 
 class StorageTriggers:
@@ -35,7 +35,7 @@ class StorageTriggers:
         """Start to enqueue, because this process is now the leader."""
         self._is_leading = True
         for storage in self._informers.storages.store.values():
-            self.storages.add(storage.metadata.key, is_backlog=True)
+            self.storages.add(storage.metadata.key, lane=Lane.BACKLOG)
 
     def _listen(self) -> None:
         informers, namespace = self._informers, self._namespace

@@ -31,7 +31,7 @@ from gpuruntime.serverless.scaling.status import COMPONENT, FunctionStatus
 from gpuruntime.serverless.scaling.triggers import FunctionTriggers
 from gpuruntime.serverless.scaling.worker_units import WorkerUnits
 from gpuruntime.serverless.scaling.workers import functions_in
-from gpuruntime.workqueue.queue import WorkQueue
+from gpuruntime.workqueue.queue import Lane, WorkQueue
 
 log = structlog.get_logger()
 
@@ -239,7 +239,7 @@ class Activator:
 
     def _wake_all(self) -> None:
         for function in functions_in(self._units):
-            self._keys.add(function, is_backlog=True)
+            self._keys.add(function, lane=Lane.BACKLOG)
 
     async def _measure(self) -> None:
         while True:

@@ -17,7 +17,7 @@ from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from gpuruntime.serverless.scaling.queue_depths import DepthPoller
 from gpuruntime.serverless.scaling.workers import functions_in
-from gpuruntime.workqueue.queue import WorkQueue
+from gpuruntime.workqueue.queue import Lane, WorkQueue
 
 LATER_SECONDS: Final = 1.0
 
@@ -56,7 +56,7 @@ class FunctionTriggers:
         """Start queueing, because this process leads now."""
         self._is_leading = True
         for function in functions_in(self._units):
-            self._queue.add(function, is_backlog=True)
+            self._queue.add(function, lane=Lane.BACKLOG)
         self._depth_poller.request_poll()
 
     def on_wake(self, message: Message) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.workqueue.queue import WorkQueue
+from gpuruntime.workqueue.queue import Lane, WorkQueue
 
 CYCLES = 200_000
 KEYS = 100_000
@@ -34,7 +34,7 @@ async def reconciles() -> float:
         return DONE
 
     for number in range(KEYS):
-        queue.add(number, is_backlog=True)
+        queue.add(number, lane=Lane.BACKLOG)
     started = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         controller = Controller("bench", queue, reconcile, workers=8)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gpuruntime.workqueue.queue import QueueShutDownError, WorkQueue
+from gpuruntime.workqueue.queue import MOST_PASSED_OVER, Lane, QueueShutDownError, WorkQueue
 
 pytestmark = pytest.mark.looptime(idle_timeout=5)
 
@@ -67,8 +67,8 @@ async def test_a_remainder_left_by_rounding_passes_too() -> None:
 
 async def test_new_keys_are_handed_out_before_the_backlog() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
-    queue.add("old", is_backlog=True)
-    queue.add("older", is_backlog=True)
+    queue.add("old", lane=Lane.BACKLOG)
+    queue.add("older", lane=Lane.BACKLOG)
     queue.add("new")
 
     assert [await queue.get() for _ in range(3)] == ["new", "old", "older"]
@@ -77,7 +77,7 @@ async def test_new_keys_are_handed_out_before_the_backlog() -> None:
 async def test_a_backlog_key_that_changes_is_handed_out_before_the_rest() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     for key in "abc":
-        queue.add(key, is_backlog=True)
+        queue.add(key, lane=Lane.BACKLOG)
 
     queue.add("b")
 
@@ -87,10 +87,58 @@ async def test_a_backlog_key_that_changes_is_handed_out_before_the_rest() -> Non
 async def test_a_new_key_is_not_moved_to_the_backlog() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("a")
-    queue.add("b", is_backlog=True)
-    queue.add("a", is_backlog=True)
+    queue.add("b", lane=Lane.BACKLOG)
+    queue.add("a", lane=Lane.BACKLOG)
 
     assert [await queue.get() for _ in range(2)] == ["a", "b"]
+
+
+async def test_keys_that_have_begun_are_handed_out_before_new_ones() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    for key in "abc":
+        queue.add(key)
+    queue.add("begun", lane=Lane.BEGUN)
+
+    assert [await queue.get() for _ in range(4)] == ["begun", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("first", [Lane.NEW, Lane.BACKLOG], ids=["new", "backlog"])
+async def test_a_waiting_key_whose_work_began_moves_to_the_front(first: Lane) -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    for key in "abc":
+        queue.add(key, lane=first)
+
+    queue.add("c", lane=Lane.BEGUN)
+
+    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("lane", Lane, ids=lambda lane: lane.name.lower())
+async def test_a_key_that_changes_in_progress_waits_in_the_lane_of_the_change(lane: Lane) -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    queue.add("a")
+    await queue.get()
+    queue.add("a", lane=Lane.BACKLOG)
+    queue.add("a", lane=lane)
+    for held in Lane:
+        queue.add(held.name, lane=held)
+    queue.done("a")
+
+    order = [await queue.get() for _ in range(4)]
+    assert order.index("a") == order.index(lane.name) + 1
+
+
+async def test_no_lane_starves_while_keys_that_have_begun_never_end() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    queue.add("new")
+    queue.add("old", lane=Lane.BACKLOG)
+    order = []
+    for step in range(3 * MOST_PASSED_OVER):
+        queue.add(f"begun {step}", lane=Lane.BEGUN)
+        order.append(await queue.get())
+
+    assert order.index("new") == MOST_PASSED_OVER
+    assert order.index("old") == MOST_PASSED_OVER + 1
 
 
 async def test_a_delayed_key_is_handed_out_at_its_time() -> None:
@@ -275,7 +323,7 @@ async def test_workers_that_start_and_end_lose_no_key_and_never_share_one(
 async def test_the_age_of_a_queue_is_the_age_of_its_next_key() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     assert queue.oldest_seconds == 0
-    queue.add("late", is_backlog=True)
+    queue.add("late", lane=Lane.BACKLOG)
     await asyncio.sleep(2)
     queue.add("a")
     queue.add("b")

@@ -8,10 +8,10 @@ import looptime
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gpuruntime.workqueue.queue import WorkQueue
+from gpuruntime.workqueue.queue import MOST_PASSED_OVER, Lane, WorkQueue
 
 T = TypeVar("T")
-KEYS = st.sampled_from("abcd")
+KEYS = st.sampled_from("abcdef")
 SECONDS = st.sampled_from([0.0, 0.003, 0.5, 1.0, 2.0, 10.0])
 
 
@@ -19,22 +19,27 @@ class Model:
     """The contract as plain lists, without any speed."""
 
     def __init__(self) -> None:
-        self.ready: list[str] = []
-        self.backlog: list[str] = []
+        self.waiting: dict[Lane, list[str]] = {lane: [] for lane in Lane}
+        self.passed_over = dict.fromkeys(Lane, 0)
         self.processing: list[str] = []
-        self.changed_meanwhile: list[str] = []
+        self.changed_meanwhile: dict[str, Lane] = {}
         self.delays: dict[str, float] = {}
         self.failures: dict[str, int] = {}
 
-    def add(self, key: str, *, is_backlog: bool) -> None:
+    @property
+    def depth(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
+    def add(self, key: str, lane: Lane) -> None:
         if key in self.processing:
-            if key not in self.changed_meanwhile:
-                self.changed_meanwhile.append(key)
-        elif key in self.backlog and not is_backlog:
-            self.backlog.remove(key)
-            self.ready.append(key)
-        elif key not in self.ready + self.backlog:
-            (self.backlog if is_backlog else self.ready).append(key)
+            self.changed_meanwhile[key] = min(lane, self.changed_meanwhile.get(key, lane))
+            return
+        held = next((held for held in Lane if key in self.waiting[held]), None)
+        if held is None:
+            self.waiting[lane].append(key)
+        elif lane < held:
+            self.waiting[held].remove(key)
+            self.waiting[lane].append(key)
 
     def add_at(self, key: str, moment: float) -> None:
         if moment < self.delays.get(key, float("inf")):
@@ -42,7 +47,13 @@ class Model:
             self.delays[key] = moment
 
     def get(self) -> str:
-        key = (self.ready or self.backlog).pop(0)
+        filled = [lane for lane in Lane if self.waiting[lane]]
+        starved = [lane for lane in filled if self.passed_over[lane] >= MOST_PASSED_OVER]
+        lane = (starved or filled)[0]
+        key = self.waiting[lane].pop(0)
+        for other in filled:
+            self.passed_over[other] += 1
+        self.passed_over[lane] = 0
         self.processing.append(key)
         self.delays.pop(key, None)
         return key
@@ -50,14 +61,13 @@ class Model:
     def done(self, key: str) -> None:
         self.processing.remove(key)
         if key in self.changed_meanwhile:
-            self.changed_meanwhile.remove(key)
-            self.ready.append(key)
+            self.waiting[self.changed_meanwhile.pop(key)].append(key)
 
     def come_due(self, now: float) -> None:
         for key, moment in sorted(self.delays.items(), key=lambda item: item[1]):
             if moment <= now + 1e-6:
                 del self.delays[key]
-                self.add(key, is_backlog=False)
+                self.add(key, Lane.NEW)
 
     def back_off(self, key: str) -> float:
         self.failures[key] = self.failures.get(key, -1) + 1
@@ -81,13 +91,13 @@ class QueueAndModel(RuleBasedStateMachine):
     async def shut_down(self) -> None:
         self.queue.shut_down()
 
-    @rule(key=KEYS, is_backlog=st.booleans())
-    def add(self, key: str, is_backlog: bool) -> None:
+    @rule(key=KEYS, lane=st.sampled_from(Lane))
+    def add(self, key: str, lane: Lane) -> None:
         async def add() -> None:
-            self.queue.add(key, is_backlog=is_backlog)
+            self.queue.add(key, lane=lane)
 
         self.run(add())
-        self.model.add(key, is_backlog=is_backlog)
+        self.model.add(key, lane)
 
     @rule(key=KEYS, seconds=SECONDS)
     def add_after(self, key: str, seconds: float) -> None:
@@ -98,7 +108,7 @@ class QueueAndModel(RuleBasedStateMachine):
         if seconds:
             self.model.add_at(key, self.loop.time() + seconds)
         else:
-            self.model.add(key, is_backlog=False)
+            self.model.add(key, Lane.NEW)
 
     @rule(key=KEYS)
     def add_rate_limited(self, key: str) -> None:
@@ -114,7 +124,7 @@ class QueueAndModel(RuleBasedStateMachine):
         self.queue.forget(key)
         self.model.failures.pop(key, None)
 
-    @precondition(lambda self: self.model.ready or self.model.backlog)
+    @precondition(lambda self: self.model.depth)
     @rule()
     def get(self) -> None:
         assert self.run(self.queue.get()) == self.model.get()
@@ -133,7 +143,7 @@ class QueueAndModel(RuleBasedStateMachine):
 
     @invariant()
     def as_many_keys_are_ready_as_the_model_says(self) -> None:
-        assert self.queue.depth == len(self.model.ready) + len(self.model.backlog)
+        assert self.queue.depth == self.model.depth
 
 
 TestQueueAndModel = QueueAndModel.TestCase

@@ -176,7 +176,7 @@ CORE: Final = (
     Mutation(
         "a change of a key in progress is lost",
         "gpuruntime.workqueue.queue",
-        "        if key in self._dirty:\n            self._enqueue(key, self._ready)",
+        "        if key in self._dirty:\n            self._enqueue(key, self._dirty[key][1])",
         "        self._dirty.pop(key, None)",
     ),
     Mutation(
