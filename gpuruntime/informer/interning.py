@@ -5,12 +5,20 @@ page. Objects kept like that cost more than their bytes on the wire; compacted, 
 """
 
 from collections.abc import Callable
-from types import NoneType, UnionType
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar
 
-import attrs
 import msgspec
 
+from gpuruntime.models.encoding.annotations import (
+    Choice,
+    Entries,
+    Items,
+    Model,
+    Noted,
+    Plain,
+    fields_of,
+    shape_of,
+)
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 
 T = TypeVar("T")
@@ -41,30 +49,28 @@ class Interner(Generic[T]):
 
     def _of(self, annotation: Any) -> Part | None:
         """Return the function that compacts a value of that type, or None for nothing to do."""
-        arguments = get_args(annotation)
-        match get_origin(annotation) or annotation:
-            case origin if origin in (Union, UnionType):
-                parts = [part for part in arguments if part is not NoneType]
-                return self._of(parts[0]) if len(parts) == 1 else None
-            case origin if origin is tuple and arguments:
-                return self._of_items(arguments[0])
-            case origin if origin is dict and arguments:
-                return self._share_values if arguments[1] is str else None
-            case origin if origin is str:
-                return self._share
-            case origin if origin is msgspec.Raw:
-                return msgspec.Raw.copy
-            case origin if attrs.has(origin):
-                return self._of_fields(origin)
-        return None
+        match shape_of(annotation):
+            case Noted(inner, _):
+                return self._of(inner)
+            case Choice(choices, _):
+                return self._of(choices[0]) if len(choices) == 1 else None
+            case Items(container, item):
+                return self._of_items(item) if container is tuple else None
+            case Entries(value):
+                return self._share_values if value is str else None
+            case Model(model):
+                return self._of_fields(model)
+            case Plain(kind):
+                if kind is str:
+                    return self._share
+                return msgspec.Raw.copy if kind is msgspec.Raw else None
 
     def _of_fields(self, model: type) -> Part | None:
-        types = get_type_hints(model)
         unique = UNIQUE.get(model, frozenset())
-        names = [field.name for field in attrs.fields(model) if field.name not in unique]
-        texts = [name for name in names if types[name] is str]
-        found = [(name, self._of(types[name])) for name in names if name not in texts]
-        parts = [(name, part) for name, part in found if part is not None]
+        fields = [field for field in fields_of(model) if field.name not in unique]
+        found = [(field.name, self._of(field.annotation)) for field in fields]
+        texts = [name for name, part in found if part == self._share]
+        parts = [(name, part) for name, part in found if part and name not in texts]
         if not texts and not parts:
             return None
         # objects are frozen for all other code
@@ -91,7 +97,7 @@ class Interner(Generic[T]):
         part = self._of(annotation)
         if part is None:
             return None
-        if annotation in (str, msgspec.Raw):
+        if part in (self._share, msgspec.Raw.copy):
             return lambda items: tuple(map(part, items))
 
         def compact(items: tuple[Any, ...]) -> tuple[Any, ...]:

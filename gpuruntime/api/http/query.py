@@ -3,23 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Generic,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, Generic, TypeVar
 
-import attrs
 from multidict import MultiMapping
 from yarl import URL
 
+from gpuruntime.models.encoding.annotations import Choice, Noted, fields_of, shape_of
 from gpuruntime.strict.constraints import read
 from gpuruntime.strict.structure import Problem, Structurer
 
@@ -34,8 +23,9 @@ class QueryReader(Generic[QueryT]):
     """Reads the query strings of one route, and caches them, as callers mostly repeat theirs."""
 
     def __init__(self, model: type[QueryT]) -> None:
-        self._model = model
-        self._kinds = {name: _plain_type(hint) for name, hint in hints_of(model).items()}
+        self._model: type[QueryT] = model
+        kind: type = model
+        self._kinds = {each.name: _plain_type(each.annotation) for each in fields_of(kind)}
         self.read = lru_cache(maxsize=256)(self._read)
 
     def _read(self, text: str) -> QueryT:
@@ -51,19 +41,15 @@ class QueryReader(Generic[QueryT]):
         return read(values, self._model, _structurer, problems)
 
 
-def hints_of(model: type) -> Mapping[str, Any]:
-    hints = get_type_hints(model, include_extras=True)
-    return {field.name: hints[field.name] for field in attrs.fields(model)}
-
-
 def _plain_type(annotation: Any) -> Any:
-    """Return the type inside Annotated and Optional."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _plain_type(get_args(annotation)[0])
-    if origin in (Union, UnionType):
-        return _plain_type(next(each for each in get_args(annotation) if each is not NoneType))
-    return annotation
+    """Return the type without its notes, and without None."""
+    match shape_of(annotation):
+        case Noted(inner, _):
+            return _plain_type(inner)
+        case Choice(choices, _):
+            return _plain_type(choices[0])
+        case _:
+            return annotation
 
 
 def _problems(given: MultiMapping[str], kinds: Mapping[str, Any]) -> Iterator[Problem]:

@@ -4,13 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import attrs
-
 from gpuruntime.api.auth.access import Open
 from gpuruntime.api.http.problems import ASKS_TO_RETRY, STATUSES
-from gpuruntime.api.http.query import hints_of
 from gpuruntime.api.http.routing import JSON, Answer, Form, Route
 from gpuruntime.api.openapi.schemas import Components, default_of
+from gpuruntime.models.encoding.annotations import fields_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.views.errors import ErrorBody
 
@@ -73,16 +71,15 @@ def _operation(route: Route, components: Components, *, is_guarded: bool) -> Jso
 def _parameters(route: Route, components: Components) -> Iterator[JsonObject]:
     for name in _PARAMETER.findall(route.path):
         yield {"name": name, "in": "path", "required": True, "schema": _TEXT}
-    hints = hints_of(route.query)
-    for field in attrs.fields(route.query):
-        schema = components.answer(hints[field.name]) | default_of(field)
+    for field in fields_of(route.query):
+        schema = components.answer(field.annotation) | default_of(field)
         schema.pop("nullable", None)
         description = schema.pop("description", None)
         yield {
             "name": field.name,
             "in": "query",
             "schema": schema,
-            **({"required": True} if field.default is attrs.NOTHING else {}),
+            **({"required": True} if field.is_required else {}),
             **({"description": description} if description else {}),
         }
     for name, description in (

@@ -1,14 +1,23 @@
 """OpenAPI 3.0.3 schemas of models: each attrs class once, under its own name."""
 
 import inspect
+from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum, StrEnum
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
-
-import attrs
+from typing import Any, Final
 
 from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.encoding.annotations import (
+    Choice,
+    Entries,
+    Field,
+    Items,
+    Model,
+    Noted,
+    Plain,
+    fields_of,
+    shape_of,
+)
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.requests.fields import Unset
 
@@ -41,45 +50,30 @@ class Components:
         return self._schema(annotation, is_closed=False)
 
     def _schema(self, annotation: Any, *, is_closed: bool) -> JsonObject:
-        if annotation in _SCALARS:
-            return dict(_SCALARS[annotation])
-        if attrs.has(annotation):
-            return self._reference(annotation, is_closed=is_closed)
-        if inspect.isclass(annotation) and issubclass(annotation, StrEnum):
-            return {"type": "string", "enum": [str(each) for each in annotation]}
-        arguments = get_args(annotation)
-        match get_origin(annotation):
-            case kind if kind is Annotated:
-                return self._noted(annotation, is_closed=is_closed)
-            case kind if kind in (tuple, list):
-                items = self._schema(arguments[0], is_closed=is_closed)
-                return {"type": "array", "items": items}
-            case kind if kind is dict:
-                values = self._schema(arguments[1], is_closed=is_closed)
+        match shape_of(annotation):
+            case Model(model):
+                return self._reference(model, is_closed=is_closed)
+            case Noted(inner, notes):
+                return _beside(self._schema(inner, is_closed=is_closed), _words_of(notes))
+            case Items(_, item):
+                return {"type": "array", "items": self._schema(item, is_closed=is_closed)}
+            case Entries(value):
+                values = self._schema(value, is_closed=is_closed)
                 return {"type": "object", "additionalProperties": values}
-            case kind if kind in (Union, UnionType):
-                return self._union(arguments, is_closed=is_closed)
-            case _:
-                raise TypeError(f"{annotation} has no schema: use an attrs value or a scalar")
+            case Choice(choices, takes_none):
+                return self._union(choices, takes_none=takes_none, is_closed=is_closed)
+            case Plain(kind):
+                return _scalar(kind)
 
-    def _noted(self, annotation: Any, *, is_closed: bool) -> JsonObject:
-        inner, *notes = get_args(annotation)
-        words: JsonObject = {}
-        for note in notes:
-            if isinstance(note, Schema):
-                words |= note.words()
-        own = {name: word for name, word in words.items() if not name.startswith("x-")}
-        return _beside(self._schema(inner, is_closed=is_closed), own)
-
-    def _union(self, choices: tuple[Any, ...], *, is_closed: bool) -> JsonObject:
+    def _union(self, choices: tuple[Any, ...], *, takes_none: bool, is_closed: bool) -> JsonObject:
         """Let null clear a member of a change that may be absent; other request members have a
         value.
         """
-        if all(attrs.has(each) for each in choices):
-            return {"anyOf": [self._reference(each, is_closed=is_closed) for each in choices]}
         inner, *others = (each for each in choices if each is not Unset)
+        if others:
+            return {"anyOf": [self._schema(each, is_closed=is_closed) for each in choices]}
         schema = self._schema(inner, is_closed=is_closed)
-        takes_null = NoneType in others and (Unset in choices or not is_closed)
+        takes_null = takes_none and (Unset in choices or not is_closed)
         return _beside(schema, {"nullable": True}) if takes_null else schema
 
     def _reference(self, model: type, *, is_closed: bool) -> JsonObject:
@@ -94,17 +88,13 @@ class Components:
         return {"$ref": f"#/components/schemas/{name}"}
 
     def _object(self, model: type, *, is_closed: bool) -> JsonObject:
-        hints = get_type_hints(model, include_extras=True)
-        fields = attrs.fields(model)
+        fields = fields_of(model)
         schema: JsonObject = {"type": "object", **description_of(model)}
-        demanded = getattr(model, "REQUIRED", ())
-        if required := [
-            each.name for each in fields if each.default is attrs.NOTHING or each.name in demanded
-        ]:
+        if required := [field.name for field in fields if field.is_required]:
             schema["required"] = required
         schema["properties"] = {
             field.name: _beside(
-                self._schema(hints[field.name], is_closed=is_closed), default_of(field)
+                self._schema(field.annotation, is_closed=is_closed), default_of(field)
             )
             for field in fields
         }
@@ -118,7 +108,7 @@ def description_of(model: type) -> JsonObject:
     return {"description": text} if text else {}
 
 
-def default_of(field: "attrs.Attribute[Any]") -> JsonObject:
+def default_of(field: Field) -> JsonObject:
     match field.default:
         case Enum() as member if isinstance(member, str):
             return {"default": str(member)}
@@ -128,6 +118,23 @@ def default_of(field: "attrs.Attribute[Any]") -> JsonObject:
             return {"default": text}
         case _:
             return {}
+
+
+def _scalar(kind: Any) -> JsonObject:
+    if kind in _SCALARS:
+        return dict(_SCALARS[kind])
+    if inspect.isclass(kind) and issubclass(kind, StrEnum):
+        return {"type": "string", "enum": [str(each) for each in kind]}
+    raise TypeError(f"{kind} has no schema: use an attrs value or a scalar")
+
+
+def _words_of(notes: Iterable[object]) -> JsonObject:
+    """Return the words of the schemas, without those that only Kubernetes knows."""
+    words: JsonObject = {}
+    for note in notes:
+        if isinstance(note, Schema):
+            words |= note.words()
+    return {name: word for name, word in words.items() if not name.startswith("x-")}
 
 
 def _beside(schema: JsonObject, words: JsonObject) -> JsonObject:

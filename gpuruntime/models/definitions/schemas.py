@@ -8,11 +8,19 @@ the schema unless it means the same as an absent member: an empty text, None, an
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias
 
 import attrs
 
+from gpuruntime.models.encoding.annotations import (
+    Choice,
+    Field,
+    Items,
+    Model,
+    Noted,
+    fields_of,
+    shape_of,
+)
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
@@ -109,17 +117,19 @@ def schema_of_kind(model: type) -> StructuralSchema:
 def schema_of(annotation: Any) -> StructuralSchema:
     if annotation in _GIVEN:
         return dict(_GIVEN[annotation])
-    if attrs.has(annotation):
-        return _object(annotation)
-    arguments = get_args(annotation)
-    match get_origin(annotation), arguments:
-        case kind, (inner, *notes) if kind is Annotated:
+    match shape_of(annotation):
+        case Model(model):
+            return _object(model)
+        case Noted(inner, notes):
             return _noted(schema_of(inner), notes)
-        case kind, (item, _) if kind is tuple:
+        case Items(_, item):
             return {"type": "array", "items": schema_of(item)}
-        case kind, (optional, none) if kind in (Union, UnionType) and none is NoneType:
+        case Choice((optional,), _):
             return schema_of(optional)
-    raise TypeError(f"{annotation} has no structural schema: use an attrs value, tuple or scalar")
+        case _:
+            raise TypeError(
+                f"{annotation} has no structural schema: use an attrs value, tuple or scalar"
+            )
 
 
 def _noted(schema: StructuralSchema, notes: Iterable[object]) -> StructuralSchema:
@@ -130,20 +140,19 @@ def _noted(schema: StructuralSchema, notes: Iterable[object]) -> StructuralSchem
 
 
 def _object(model: type) -> StructuralSchema:
-    hints = get_type_hints(model, include_extras=True)
-    fields = attrs.fields(model)
+    fields = fields_of(model)
     schema: StructuralSchema = {"type": "object"}
     if model.__doc__:
         schema["description"] = " ".join(inspect.cleandoc(model.__doc__).split())
-    if required := [field.name for field in fields if field.default is attrs.NOTHING]:
+    if required := [field.name for field in fields if field.is_required]:
         schema["required"] = required
     schema["properties"] = {
-        field.name: schema_of(hints[field.name]) | _default(field) for field in fields
+        field.name: schema_of(field.annotation) | _default(field) for field in fields
     }
     return schema | _validations(getattr(model, "RULES", ()))
 
 
-def _default(field: "attrs.Attribute[Any]") -> StructuralSchema:
+def _default(field: Field) -> StructuralSchema:
     match field.default:
         case str(text):
             return {"default": str(text)} if text else {}

@@ -4,16 +4,17 @@ A JSON `null` reads as an absent member everywhere, as it does in the API server
 second, slower decoding, but only for objects whose types do not allow the null.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
 
 from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.models.encoding.annotations import fields_of, notes_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.kubernetes.metadata import Key, PartialObject
 from gpuruntime.models.kubernetes.timestamps import MICROSECONDS, rfc3339, rfc3339_micro
@@ -110,14 +111,8 @@ def _members(model: type) -> tuple[tuple[str, bool], ...]:
     if not attrs.has(model):
         raise TypeError(f"{model.__name__} has no form in JSON: use an attrs value")
     return tuple(
-        (field.name, MICROSECONDS in _annotations_of(field.type)) for field in attrs.fields(model)
+        (field.name, MICROSECONDS in notes_of(field.annotation)) for field in fields_of(model)
     )
-
-
-def _annotations_of(annotation: Any) -> Iterator[object]:
-    yield from getattr(annotation, "__metadata__", ())
-    for argument in get_args(annotation):
-        yield from _annotations_of(argument)
 
 
 def _decoder(model: type[T]) -> msgspec.json.Decoder[T]:
