@@ -1,9 +1,7 @@
 """Reads requests of callers; each parser raises StrictError with all problems at once."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
-from types import NoneType
-from typing import Any, Final, get_args, get_type_hints
+from typing import Final
 
 from gpuruntime.models.definitions import rules
 from gpuruntime.models.kinds.units import ENVELOPE
@@ -11,14 +9,7 @@ from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
 from gpuruntime.models.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.strict.constraints import read
-from gpuruntime.strict.structure import (
-    FieldError,
-    ManyFieldsError,
-    Problem,
-    StrictError,
-    Structurer,
-)
+from gpuruntime.strict.structure import Problem, read
 
 _NEW_ENVELOPE: Final = "cannot change: create another object for another envelope"
 _NEW_STORAGE: Final = "cannot change: create another storage, and copy this one where needed"
@@ -27,35 +18,35 @@ _NEW_STORAGE: Final = "cannot change: create another storage, and copy this one 
 def parse_create_unit(document: object, namespaces: Namespaces) -> CreateUnit:
     places = {"namespace": namespaces.instance, "stockNamespace": namespaces.stock}
     further = (*_misplaced(document, places), *_unknown_port(document))
-    return read(document, CreateUnit, _structurer, further)
+    return read(document, CreateUnit, further)
 
 
 def parse_update_unit(document: object) -> UpdateUnit:
-    return read(document, UpdateUnit, _structurer, _fixed(document, ENVELOPE, _NEW_ENVELOPE))
+    return read(document, UpdateUnit, _fixed(document, ENVELOPE, _NEW_ENVELOPE))
 
 
 def parse_seed_stock(document: object) -> SeedStock:
-    return read(document, SeedStock, _structurer)
+    return read(document, SeedStock)
 
 
 def parse_create_pool(document: object, namespaces: Namespaces) -> CreatePool:
     places = {"namespace": namespaces.stock}
-    return read(document, CreatePool, _structurer, _misplaced(document, places))
+    return read(document, CreatePool, _misplaced(document, places))
 
 
 def parse_update_pool(document: object) -> UpdatePool:
-    return read(document, UpdatePool, _structurer, _fixed(document, ENVELOPE, _NEW_ENVELOPE))
+    return read(document, UpdatePool, _fixed(document, ENVELOPE, _NEW_ENVELOPE))
 
 
 def parse_create_storage(document: object, namespaces: Namespaces) -> CreateStorage:
     places = {"namespace": namespaces.instance}
     further = (*_misplaced(document, places), *_nameless(document), *_copying_itself(document))
-    return read(document, CreateStorage, _structurer, further)
+    return read(document, CreateStorage, further)
 
 
 def parse_update_storage(document: object) -> UpdateStorage:
     fixed = _fixed(document, ("storageClassName", "prepare"), _NEW_STORAGE)
-    return read(document, UpdateStorage, _structurer, fixed)
+    return read(document, UpdateStorage, fixed)
 
 
 def _misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:
@@ -105,28 +96,3 @@ def _copying_itself(document: object) -> Iterator[Problem]:
     match document:
         case {"name": str(name), "prepare": {"fromStorageName": str(source)}} if name == source:
             yield Problem(field="prepare.fromStorageName", message=rules.NOT_ITSELF.message)
-
-
-def structurer_of(*updates: type) -> Structurer:
-    """Return a converter for update models, whose members may be given, cleared or left out."""
-    structurer = Structurer()
-    for model in updates:
-        for annotation in get_type_hints(model, include_extras=True).values():
-            inner, *others = get_args(annotation)
-            parse = partial(_given, structurer, inner, can_clear=NoneType in others)
-            structurer.register(annotation, parse)
-    return structurer
-
-
-def _given(structurer: Structurer, inner: Any, value: object, *, can_clear: bool) -> Any:
-    if value is None and can_clear:
-        return None
-    try:
-        return structurer.structure(value, inner)
-    except StrictError as error:
-        raise ManyFieldsError(
-            tuple(FieldError(each.field, each.message) for each in error.problems)
-        ) from error
-
-
-_structurer = structurer_of(UpdateUnit, UpdatePool, UpdateStorage)

@@ -15,7 +15,7 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.meter import Meter
 from gpuruntime.models.kubernetes.names import is_label_value
 from gpuruntime.settings.checks import refuse
-from gpuruntime.strict.structure import FieldError, StrictError, Structurer
+from gpuruntime.strict.structure import FieldError, StrictError, StrictReader
 from gpuruntime.strict.yaml_documents import mapping_of
 
 LOOK_SECONDS: Final = 5.0
@@ -136,7 +136,7 @@ def _principals_in(content: bytes, path: str) -> Principals:
     where = f"token file {path}"
     document = mapping_of(content, where)
     try:
-        tokens = _structurer.structure(document, TokenDocument).tokens
+        tokens = _reader.read(document, TokenDocument).tokens
     except StrictError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     return {bytes.fromhex(entry.sha256): entry.principal for entry in tokens}
@@ -148,5 +148,4 @@ def _digest(value: object) -> str:
     raise ValueError("must be the SHA-256 of a token, as 64 hexadecimal digits in lower case")
 
 
-_structurer = Structurer()
-_structurer.register(Digest, _digest)
+_reader = StrictReader({Digest: _digest})

@@ -12,7 +12,7 @@ from gpuruntime.models.kubernetes.names import is_dns_label, is_dns_subdomain
 from gpuruntime.settings.checks import is_amount, is_device, is_ip
 from gpuruntime.settings.schema import Address, Amount, Label, ResourceName, Settings, Subdomain
 from gpuruntime.strict.durations import Seconds, parse_duration
-from gpuruntime.strict.structure import StrictError, Structurer
+from gpuruntime.strict.structure import StrictError, StrictReader
 from gpuruntime.strict.yaml_documents import read_mapping
 
 # Only these variables override file and flags: addresses and secrets.
@@ -39,7 +39,7 @@ def load(
         if environment.get(name):
             _put(document, keys, environment[name])
     try:
-        return _structurer().structure(document, Settings)
+        return _reader.read(document, Settings)
     except StrictError as error:
         where = path or "flags and environment"
         lines = [
@@ -66,20 +66,6 @@ def parse_address(value: object) -> Address:
     return Address(host, int(port))
 
 
-def _structurer() -> Structurer:
-    structurer = Structurer()
-    structurer.register(Seconds, parse_duration)
-    structurer.register(Address, parse_address)
-    for kind, applies, what in (
-        (Label, is_dns_label, "lower case letters, digits and '-'"),
-        (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
-        (ResourceName, is_device, "the name of a resource, such as nvidia.com/gpu"),
-        (Amount, is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
-    ):
-        structurer.register(kind, partial(_checked, applies, what))
-    return structurer
-
-
 def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
     if isinstance(value, str) and applies(value):
         return value
@@ -95,3 +81,20 @@ def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None
         section = section.setdefault(key, {})
     if isinstance(section, dict):
         section[keys[-1]] = value
+
+
+_reader = StrictReader(
+    {
+        Seconds: parse_duration,
+        Address: parse_address,
+        Label: partial(_checked, is_dns_label, "lower case letters, digits and '-'"),
+        Subdomain: partial(_checked, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
+        ResourceName: partial(
+            _checked, is_device, "the name of a resource, such as nvidia.com/gpu"
+        ),
+        Amount: partial(
+            _checked, is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"
+        ),
+    },
+    takes_null=True,
+)

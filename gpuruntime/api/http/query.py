@@ -9,14 +9,12 @@ from multidict import MultiMapping
 from yarl import URL
 
 from gpuruntime.models.encoding.annotations import Choice, Noted, fields_of, shape_of
-from gpuruntime.strict.constraints import read
-from gpuruntime.strict.structure import Problem, Structurer
+from gpuruntime.strict.structure import Problem, read
 
 QueryT = TypeVar("QueryT")
 
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _SWITCH: Final = {"true": True, "false": False}
-_structurer = Structurer()
 
 
 class QueryReader(Generic[QueryT]):
@@ -38,7 +36,7 @@ class QueryReader(Generic[QueryT]):
             for name, kind in self._kinds.items()
             if name in given and name not in bad
         }
-        return read(values, self._model, _structurer, problems)
+        return read(values, self._model, problems)
 
 
 def _plain_type(annotation: Any) -> Any:

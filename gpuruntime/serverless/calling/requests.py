@@ -11,8 +11,7 @@ import msgspec
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import RequestID
 from gpuruntime.models.kinds.invocations import Mode
-from gpuruntime.strict.constraints import read
-from gpuruntime.strict.structure import Problem, Structurer
+from gpuruntime.strict.structure import Problem, read
 
 DAY_SECONDS: Final = 86_400
 # The same limit as a body's: with its envelope, it fits into a message of the broker.
@@ -91,7 +90,7 @@ class Invoke:
 def parse_invoke(document: object) -> Invoke:
     """Return the request, or raise StrictError with all problems at once."""
     further = (*_entry_problems(document, "headers"), *_entry_problems(document, "attributes"))
-    return read(document, Invoke, _structurer, (*further, *_header_problems(document)))
+    return read(document, Invoke, (*further, *_header_problems(document)))
 
 
 def payload_of(request: Invoke) -> msgspec.Raw:
@@ -146,6 +145,3 @@ def _header_fault(name: str, value: object, *, is_known: bool) -> str:
     if isinstance(value, str) and _CONTROL.search(value):
         return "must have no line break and no other control character"
     return ""
-
-
-_structurer = Structurer()

@@ -1,10 +1,19 @@
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import attrs
 import pytest
 
-from gpuruntime.strict.structure import FieldError, ManyFieldsError, StrictError, Structurer
+from gpuruntime.models.definitions.schemas import Check, Rule, Schema
+from gpuruntime.strict.structure import (
+    FieldError,
+    ManyFieldsError,
+    Problem,
+    StrictError,
+    StrictReader,
+    read,
+)
 
 
 class Colour(StrEnum):
@@ -38,7 +47,7 @@ class Body:
 
 def problems(value: object) -> dict[str, str]:
     with pytest.raises(StrictError) as caught:
-        Structurer().structure(value, Body)
+        StrictReader(takes_null=True).read(value, Body)
     return {problem.field: problem.message for problem in caught.value.problems}
 
 
@@ -53,7 +62,7 @@ def test_a_whole_document_becomes_a_value() -> None:
         "words": ["x"],
         "note": None,
     }
-    assert Structurer().structure(value, Body) == Body(
+    assert StrictReader(takes_null=True).read(value, Body) == Body(
         name="a",
         ratio=2.0,
         is_on=True,
@@ -103,3 +112,76 @@ def test_a_document_that_is_not_an_object_is_rejected(document: object) -> None:
 def test_a_cross_field_check_names_its_fields() -> None:
     assert problems({"name": "one"}) == {"name": "is taken"}
     assert problems({"name": "both"}) == {"name": "is taken", "ratio": "odd"}
+
+
+ALIKE = Rule(text="alike", holds=lambda own, _: own["x"] == own["y"], message="must be alike")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Point:
+    RULES: ClassVar[tuple[Rule, ...]] = (ALIKE,)
+
+    x: Annotated[int, Schema(maximum=9)] = 0
+    y: Annotated[int, Schema(maximum=9)] = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Drawing:
+    points: Annotated[tuple[Point, ...], Schema(maxItems=2)] = ()
+    title: Annotated[str, Schema(maxLength=3), Check(lambda text: "ugly" * (text == "no"))] = ""
+    style: Point | None = None
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        pytest.param(
+            {"title": "long", "points": [{"x": "1"}], "style": {"x": 10}},
+            [
+                ("points[0].x", "must be an integer, not a string"),
+                ("title", "must be at most 3 characters, not 4"),
+                ("style.x", "must be at most 9"),
+                ("style", "must be alike"),
+            ],
+            id="shapes come before bounds, and rules judge what is out of bounds",
+        ),
+        pytest.param(
+            {"points": [{"x": 1}, {"x": "1", "y": 2}, {"x": 3}]},
+            [
+                ("points", "must have at most 2 items, not 3"),
+                ("points[1].x", "must be an integer, not a string"),
+                ("points[0]", "must be alike"),
+            ],
+            id="items past the bound are not read, and no rule judges an unsound item",
+        ),
+        pytest.param({"title": "no"}, [("title", "ugly")], id="a check of callers' values"),
+        pytest.param(
+            {"style": None}, [("style", "must not be null: leave it out")], id="a needless null"
+        ),
+    ],
+)
+def test_shape_bounds_and_rules_are_judged_together(
+    document: object, expected: list[tuple[str, str]]
+) -> None:
+    with pytest.raises(StrictError) as caught:
+        read(document, Drawing)
+    assert [(each.field, each.message) for each in caught.value.problems] == expected
+
+
+def test_a_field_is_named_once_by_the_first_of_its_problems() -> None:
+    further = [Problem(field="title", message="is taken")]
+    with pytest.raises(StrictError) as caught:
+        read({"title": "long", "style": 1}, Drawing, further)
+    assert [str(each) for each in caught.value.problems] == [
+        "style: must be an object, not an integer",
+        "title: is taken",
+    ]
+
+
+def test_a_type_without_a_strict_form_is_refused_before_anything_is_read() -> None:
+    @attrs.frozen
+    class Odd:
+        moment: datetime
+
+    with pytest.raises(TypeError, match="cannot be read strictly"):
+        StrictReader().read({}, Odd)
