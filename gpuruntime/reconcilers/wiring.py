@@ -36,9 +36,11 @@ from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.tombstones import TombstoneSweeper, TombstoneWriter
 from gpuruntime.reconcilers.triggers import Triggers
+from gpuruntime.reconcilers.unit.act import ChildKeepers, UnitActor
+from gpuruntime.reconcilers.unit.observation import UnitObserver
 from gpuruntime.reconcilers.unit.reclaim_stock import StockReclaimer
 from gpuruntime.reconcilers.unit.reconciler import UnitReconciler
-from gpuruntime.reconcilers.unit.runner import Runner
+from gpuruntime.reconcilers.unit.report import UnitReporter
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.workqueue.queue import WorkQueue
 
@@ -177,31 +179,15 @@ class Reconcilers:
 
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
         context, caches = self._context, self._caches
-        runner = self._runner()
         writes = StorageWrites(client=context.client, storages=caches.storages)
         starts = StartLocks()
         holds = StorageHolders(
             context.client, caches, writes=writes, starts=starts, term=context.term
         )
-        unit = UnitReconciler(
-            client=context.client,
-            caches=caches,
-            runner=runner,
-            reclaimer=StockReclaimer(
-                client=context.client,
-                claims=stock_claims_of(self._operation_context),
-                units=caches.units,
-                recorder=self.recorder,
-            ),
-            tombstones=self._tombstones,
-            holds=holds,
-            recorder=self.recorder,
-            term=context.term,
-            starts=starts,
-        )
+        unit = self._unit_reconciler(holds, starts)
         storage = self._storage_reconciler(holds, writes)
         stock = StockReconciler(
-            client=context.client, caches=caches, runner=runner, recorder=self.recorder
+            client=context.client, caches=caches, units=unit, recorder=self.recorder
         )
         pool = PoolReconciler(
             client=context.client,
@@ -273,12 +259,9 @@ class Reconcilers:
             client=self._context.client, cache=cache, resource=resource, reason=reason
         )
 
-    def _runner(self) -> Runner:
+    def _unit_reconciler(self, holds: StorageHolders, starts: StartLocks) -> UnitReconciler:
         context, informers = self._context, self.informers
-        return Runner(
-            client=context.client,
-            caches=self._caches,
-            options=context.options,
+        keepers = ChildKeepers(
             deployments={
                 namespace: self._keeper(cache, DEPLOYMENTS, UnitReason.DEPLOYMENT_SYNC_FAILED)
                 for namespace, cache in informers.deployments.items()
@@ -287,12 +270,43 @@ class Reconcilers:
             policies=self._keeper(
                 informers.policies, NETWORK_POLICIES, UnitReason.NETWORK_POLICY_SYNC_FAILED
             ),
-            secrets=WorkerSecrets(
-                context.client, context.options.sidecar, mint=context.mint, now=context.now
+        )
+        return UnitReconciler(
+            observer=UnitObserver(
+                client=context.client,
+                caches=self._caches,
+                options=context.options,
+                keepers=keepers,
+                tombstones=self._tombstones,
+                holders=holds,
+                starts=starts,
+                term=context.term,
             ),
-            recorder=self.recorder,
-            now=context.now,
-            meter=context.meter,
+            actor=UnitActor(
+                client=context.client,
+                keepers=keepers,
+                secrets=WorkerSecrets(
+                    context.client, context.options.sidecar, mint=context.mint, now=context.now
+                ),
+                holders=holds,
+                reclaimer=StockReclaimer(
+                    client=context.client,
+                    claims=stock_claims_of(self._operation_context),
+                    units=self._caches.units,
+                    recorder=self.recorder,
+                ),
+                recorder=self.recorder,
+            ),
+            reporter=UnitReporter(
+                client=context.client,
+                caches=self._caches,
+                options=context.options,
+                recorder=self.recorder,
+                now=context.now,
+                meter=context.meter,
+            ),
+            starts=starts,
+            options=context.options,
         )
 
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:

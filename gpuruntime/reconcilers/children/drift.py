@@ -9,15 +9,18 @@ count either.
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
+import msgspec
 
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.encoding.members import default_of
 from gpuruntime.models.kinds.labels import GROUP
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.quantities import is_quantity, parse_quantity
+from gpuruntime.models.kubernetes.resources import Resource
 
 APPLIED: Final = f"{GROUP}/applied"
 # Version of `inputs_hash`. Hashes of different versions cannot be compared.
@@ -29,6 +32,14 @@ QUANTITIES: Final = frozenset({"limits", "requests", "sizeLimit"})
 
 
 Path: TypeAlias = tuple[str, ...]
+
+
+class HasSpec(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def spec(self) -> msgspec.Raw: ...
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -62,6 +73,16 @@ class Applied:
     revision: int
     shape: str = ""
     body: dict[str, Any]  # JSON, decoded from the annotation
+
+
+def body_of(resource: Resource[Any], live: HasSpec) -> JsonObject:
+    """Return what our children set: the kind, the metadata that we compare, and the spec."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": codec.to_json(live.metadata),
+        "spec": codec.decode_object(bytes(live.spec)),
+    }
 
 
 def inputs_hash(spec: object) -> str:

@@ -25,12 +25,8 @@ from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.secrets import SECRETS, Secret
-from gpuruntime.reconcilers.children.keeper import (
-    REFUSALS,
-    ChildSyncError,
-    is_owned_by,
-    ownership_message,
-)
+from gpuruntime.reconcilers.children.keeper import REFUSALS, ChildSyncError
+from gpuruntime.reconcilers.children.refusals import is_owned_by, ownership_message
 from gpuruntime.reconcilers.functions.declaration_plan import NO_BROKER
 from gpuruntime.reconcilers.functions.worker_secret_plan import (
     CREDENTIALS,

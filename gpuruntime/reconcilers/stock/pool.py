@@ -18,6 +18,7 @@ from gpuruntime.operations.lookup.caches import SPEC
 from gpuruntime.operations.lookup.repository import pool_in_force
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.children.refusals import REFUSED_SECONDS
 from gpuruntime.reconcilers.options import PodDefaults
 from gpuruntime.reconcilers.stock.dissolution import FINALIZER, PoolDissolution
 from gpuruntime.reconcilers.stock.inventory import PoolInventory
@@ -26,7 +27,6 @@ from gpuruntime.reconcilers.stock.pool_status import PoolVerdict
 from gpuruntime.reconcilers.stock.refill import PoolRefill
 from gpuruntime.reconcilers.stock.retirement import PoolRetirement
 from gpuruntime.reconcilers.stock.seeding import Seeder
-from gpuruntime.reconcilers.unit.runner import REFUSED_SECONDS
 from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.strict import validation
 

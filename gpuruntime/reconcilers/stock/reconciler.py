@@ -24,9 +24,7 @@ from gpuruntime.reconcilers.stock.claim_resolution_plan import (
     is_recorded,
     resolve,
 )
-from gpuruntime.reconcilers.unit.reconciler import invalid_verdict
-from gpuruntime.reconcilers.unit.runner import Runner
-from gpuruntime.strict import validation
+from gpuruntime.reconcilers.unit.reconciler import UnitReconciler
 
 log = structlog.get_logger()
 
@@ -45,12 +43,12 @@ class StockReconciler:
         *,
         client: Client,
         caches: Caches,
-        runner: Runner,
+        units: UnitReconciler,
         recorder: EventRecorder,
     ) -> None:
         self._client = client
         self._caches = caches
-        self._runner = runner
+        self._units = units
         self._recorder = recorder
         # Doubtful claims by stock, with the loop time at which this process first saw each.
         self._doubts: dict[Key, tuple[ClaimVersion, float]] = {}
@@ -68,16 +66,9 @@ class StockReconciler:
         if isinstance(resolution, Consume):
             await self._delete(stock, "consumed")
             return DONE
-        kept = await self._keep(stock)
+        kept = await self._units.keep(key)
         followed = await self._follow(self._caches.stock.store.get(key) or stock, resolution)
         return Result.earliest(kept.requeue_after_seconds, followed.requeue_after_seconds)
-
-    async def _keep(self, stock: GPUUnit) -> Result:
-        problems = validation.unit_problems(stock)
-        if problems:
-            await self._runner.report(stock, invalid_verdict(problems))
-            return DONE
-        return await self._runner.run(stock)
 
     async def _follow(self, stock: GPUUnit, resolution: Resolution) -> Result:
         match resolution:

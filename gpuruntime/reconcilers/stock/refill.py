@@ -12,13 +12,13 @@ from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.reasons import PoolReason
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.reconcilers.children.refusals import REFUSED_SECONDS
 from gpuruntime.reconcilers.events import pool_note
 from gpuruntime.reconcilers.stock.inventory import PoolInventory
 from gpuruntime.reconcilers.stock.pool_plan import Stocktaking, plan, recordable
 from gpuruntime.reconcilers.stock.pool_status import PoolVerdict, pool_status, pool_verdict
 from gpuruntime.reconcilers.stock.retirement import PoolRetirement
 from gpuruntime.reconcilers.stock.seeding import Seeder
-from gpuruntime.reconcilers.unit.runner import REFUSED_SECONDS
 
 # A pool's status is written at most this often, however fast its units change.
 REPORT_SECONDS: Final = 1.0

@@ -23,7 +23,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.children.drift import Child, inputs_hash
-from gpuruntime.reconcilers.children.keeper import ChildSyncError, ownership_message
+from gpuruntime.reconcilers.children.keeper import ChildSyncError
 from gpuruntime.reconcilers.children.network_policies import accessor_rules, prepare_rules
 from gpuruntime.reconcilers.children.pod_security import (
     container_security,
@@ -32,6 +32,7 @@ from gpuruntime.reconcilers.children.pod_security import (
     scratch_limits,
     storage_security,
 )
+from gpuruntime.reconcilers.children.refusals import ownership_message
 from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
 
 # Mount paths of the volume in a prepare, and of the source in a copy.

@@ -50,18 +50,34 @@ class StorageHolders:
         self._starts = starts
         self._term = term
 
+    def look(self, unit: GPUUnit) -> Mounts:
+        """Return by the caches whether the unit may mount its storages, or which it may take."""
+        namespace = unit.metadata.namespace
+        names = [mount.name for mount in unit.spec.storageMounts]
+        rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
+        holdings = self._holdings(namespace)
+        mounts = mounts_of(
+            unit,
+            holdings.storage,
+            rivals,
+            is_stuck=lambda other: bool(wait_cycle_of(other, holdings)),
+        )
+        if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
+            return with_wait_cycle(unit, mounts, holdings)
+        return mounts
+
     async def take(self, unit: GPUUnit) -> Mountable | Blocked:
         """Take all storages of the unit, or return why it cannot mount them.
 
         The caller holds the unit's start lock. Raise ConflictError if another write came first.
         """
-        found = self._look(unit)
+        found = self.look(unit)
         if not isinstance(found, Takes):
             return found
         for storage in found.storages:
             await self._write(storage, {"name": unit.metadata.name, "uid": unit.metadata.uid})
             log.info("storage taken", storage=storage.metadata.name)
-        found = self._look(unit)
+        found = self.look(unit)
         # Between two patches, a storage may have failed or been deleted.
         return found if not isinstance(found, Takes) else await self.take(unit)
 
@@ -110,21 +126,6 @@ class StorageHolders:
         name = storage.metadata.name
         pods = self.pods_on(storage)
         return tuple(pod for pod in pods if pod.metadata.labels.get(labels.STORAGE) != name)
-
-    def _look(self, unit: GPUUnit) -> Mounts:
-        namespace = unit.metadata.namespace
-        names = [mount.name for mount in unit.spec.storageMounts]
-        rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
-        holdings = self._holdings(namespace)
-        mounts = mounts_of(
-            unit,
-            holdings.storage,
-            rivals,
-            is_stuck=lambda other: bool(wait_cycle_of(other, holdings)),
-        )
-        if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
-            return with_wait_cycle(unit, mounts, holdings)
-        return mounts
 
     def _holdings(self, namespace: str) -> Holdings:
         storages, units = self._caches.storages.store, self._caches.units.store

@@ -32,8 +32,8 @@ from gpuruntime.reconcilers.children.keeper import (
     REFUSALS,
     ChildKeeper,
     ChildSyncError,
-    is_owned_by,
 )
+from gpuruntime.reconcilers.children.refusals import is_owned_by
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import demand_ours, prepare_job, prepare_policy
 from gpuruntime.reconcilers.storage.holders import StorageHolders

@@ -27,7 +27,9 @@ RETIREMENT: Final = "gpuruntime.reconcilers.stock.retirement"
 POOL: Final = "gpuruntime.reconcilers.stock.pool"
 DISSOLUTION: Final = "gpuruntime.reconcilers.stock.dissolution"
 SEEDING: Final = "gpuruntime.reconcilers.stock.seeding"
-RUNNING: Final = "gpuruntime.reconcilers.unit.runner"
+OBSERVING: Final = "gpuruntime.reconcilers.unit.observation"
+ACTING: Final = "gpuruntime.reconcilers.unit.act"
+REPORTING: Final = "gpuruntime.reconcilers.unit.report"
 MANAGER: Final = "gpuruntime.roles.manager"
 CHILDREN: Final = "gpuruntime.reconcilers.children.keeper"
 
@@ -96,28 +98,27 @@ COUNTERPARTS: Final = (
     Counterpart(
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),
+    Counterpart(UNIT, "UnitReconciler.keep", ("observe", "act", "report"), leaders._unit_writes),
+    # Once the unit may start, the product reads live whether it is gone or has earlier Pods.
     Counterpart(
-        UNIT, "UnitReconciler._reconcile", ("report", "_carry_out", "_gate"), leaders._unit_writes
-    ),
-    Counterpart(
-        UNIT,
-        "UnitReconciler._gate",
-        ("_rivals", "_has_started", "_tombstone", "_stock"),
+        OBSERVING,
+        "UnitObserver.observe",
+        ("_first_start", "_has_unseen_pods", "_with_live_children"),
         leaders._situation,
     ),
     Counterpart(
-        UNIT, "UnitReconciler._rivals", ("_live_unit", "_has_started"), leaders._situation
+        OBSERVING,
+        "UnitObserver._first_start",
+        ("_rivals", "_has_started", "_tombstone", "_stock"),
+        leaders._situation,
     ),
+    Counterpart(OBSERVING, "UnitObserver._rivals", ("_live", "_has_started"), leaders._situation),
+    # The model has no storages: the product takes those that the unit mounts before it starts.
     Counterpart(
-        UNIT,
-        "UnitReconciler._carry_out",
-        ("_declare", "_start", "_report_waiting", "_report_waiting", "_remove", "_claim_again"),
+        ACTING,
+        "UnitActor.act",
+        ("ensure", "hold", "_keep_secret", "take", "claim_for", "_delete", "_keep_or_remove"),
         leaders._unit_writes,
-    ),
-    # After the gate the product asks whether the unit may mount its storages, and may delay the
-    # start.
-    Counterpart(
-        UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._unit_writes
     ),
     Counterpart(
         HANDOFF,
@@ -145,8 +146,10 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     (STOCK, Write("StockClaims.release", "patch", frozenset({"resource_version"}))): (
         Verb.RELEASE,
     ),
-    (UNIT, Write("UnitReconciler._remove", "delete", frozenset({"uid"}))): (Verb.REMOVE,),
-    (RUNNING, Write("Runner.report", "patch", frozenset({"resource_version"}))): (Verb.LOSE,),
+    (ACTING, Write("UnitActor._delete", "delete", frozenset({"uid"}))): (Verb.REMOVE,),
+    (REPORTING, Write("UnitReporter._write", "patch", frozenset({"resource_version"}))): (
+        Verb.LOSE,
+    ),
     (CHILDREN, Write("ChildKeeper._create", "create", frozenset())): (Verb.START,),
     (HANDOFF, Write("StockReconciler._free", "patch", frozenset({"resource_version"}))): (
         Verb.FREE,
@@ -161,7 +164,7 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     ),
     # These writes do not decide which unit has which stock.
     (RETIREMENT, Write("PoolRetirement.retire", "delete", frozenset({"uid"}))): (),
-    (CHILDREN, Write("ChildKeeper.drop", "delete", frozenset({"uid"}))): (),
+    (CHILDREN, Write("ChildKeeper.remove", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper._patch", "patch", frozenset({"resource_version"}))): (),
 }
 
@@ -183,7 +186,9 @@ def test_every_write_of_the_protocol_is_a_write_of_the_model_with_its_guard() ->
         CLAIMS,
         STOCK,
         UNIT,
-        RUNNING,
+        OBSERVING,
+        ACTING,
+        REPORTING,
         CHILDREN,
         HANDOFF,
         SEEDING,

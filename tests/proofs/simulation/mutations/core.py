@@ -145,7 +145,7 @@ CORE: Final = (
     ),
     Mutation(
         "status is written without comparing",
-        "gpuruntime.reconcilers.unit.runner",
+        "gpuruntime.reconcilers.unit.report",
         "        if status == unit.status:\n            return\n",
         "",
     ),

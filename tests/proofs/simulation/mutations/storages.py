@@ -113,15 +113,9 @@ STORAGES: Final = (
     ),
     Mutation(
         "the Pod is created before its NetworkPolicy",
-        "gpuruntime.reconcilers.unit.runner",
-        "            await self._keep_network(unit, key)\n"
-        "            desired = self._desired(unit)\n"
-        "            deployment = await self.deployments[key.namespace].keep"
-        "(unit, key, desired)\n",
-        "            desired = self._desired(unit)\n"
-        "            deployment = await self.deployments[key.namespace].keep"
-        "(unit, key, desired)\n"
-        "            await self._keep_network(unit, key)\n",
+        "gpuruntime.reconcilers.unit.plan",
+        "        intents=(*taken, *_network(observed, options), deployed),",
+        "        intents=(*taken, deployed, *_network(observed, options)),",
     ),
     Mutation(
         "a late create brings a deleted storage back",

@@ -9,7 +9,9 @@ from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.pods import Pod, PodStatus
 from gpuruntime.reconcilers.functions.declaration_plan import NO_BROKER, template_verdict
-from gpuruntime.reconcilers.unit.reconciler import invalid_verdict
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.unit.observed import Observed
+from gpuruntime.reconcilers.unit.plan import decide
 from gpuruntime.reconcilers.unit.status import Verdict
 from gpuruntime.strict.validation import unit_problems
 
@@ -123,7 +125,8 @@ def test_a_function_with_storages_has_one_worker_even_without_the_servers_rule()
     plain = template()
     mounts = (StorageMount(name="data", mountPath="/data"),)
     unit = attrs.evolve(plain, spec=attrs.evolve(plain.spec, storageMounts=mounts))
-    found = invalid_verdict(unit_problems(unit))
+    found = decide(Observed(unit=unit, problems=unit_problems(unit)), UnitOptions()).verdict
+    assert isinstance(found, Verdict)
     assert found.reason == "ServerlessConfigInvalid"
     assert found.message == (
         "spec.serverless.maxWorkers: must be 1 with storageMounts: "

@@ -1,0 +1,19 @@
+"""Refusals of children: another owner has the name, or the cluster rejects the content."""
+
+from typing import Final
+
+from gpuruntime.models.kubernetes.metadata import KubernetesObject, OwnerReference
+
+# A child that the cluster refused is retried after this many seconds.
+REFUSED_SECONDS: Final = 15.0
+
+
+def is_owned_by(live: KubernetesObject, owner: KubernetesObject) -> bool:
+    controller = live.metadata.controller_owner
+    return controller is not None and controller.uid == owner.metadata.uid
+
+
+def ownership_message(child: str, owner: OwnerReference | None) -> str:
+    """Return a message about a child that has a name of ours but another owner."""
+    belongs = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
+    return f"{child} {belongs}: it is left as it is; delete or rename it to make room for ours"
