@@ -84,7 +84,7 @@ def serverless(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure the budgets as ratios, side by side in one run."""
     install(session, "bench", "local")
-    session.run("python", "-m", "tests.proofs.bench")
+    session.run("python", "-m", "tests.proofs.bench", *session.posargs)
 
 
 @nox.session

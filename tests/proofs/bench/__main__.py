@@ -1,4 +1,4 @@
-"""Run all benches one after the other and print one table: `python -m tests.proofs.bench`.
+"""Run benches one after the other and print one table: `python -m tests.proofs.bench [BENCH ...]`.
 
 A budget limits a ratio between two things measured in the same run, or a value that every machine
 has to reach. It counts as missed if the value is off by more than a quarter.
@@ -7,7 +7,7 @@ has to reach. It counts as missed if the value is off by more than a quarter.
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.proofs.bench import (
@@ -82,22 +82,28 @@ def queue_rows() -> Iterator[Row]:
     yield Row(name="queue with a controller behind it", value=queue["reconciles"], unit="1/s")
 
 
-def main() -> int:
+BENCHES: dict[str, Callable[[], Iterator[Row]]] = {
+    "sync": sync_rows,
+    "events": event_rows,
+    "queue": queue_rows,
+    "embedded": embedded_server.rows,
+    "lists": listing.rows,
+    "slow-callers": slow_callers.rows,
+    "creates": creating.rows,
+    "claims": claiming.rows,
+    "managed-claims": claiming.managed_rows,
+    "idle-manager": idle_manager.rows,
+    "invocations": invoking.rows,
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the benches of these names, or all of them, and return the exit code."""
+    if unknown := [name for name in names if name not in BENCHES]:
+        sys.exit(f"no bench {unknown[0]}: choose from {', '.join(BENCHES)}")
     missed = 0
-    for rows in (
-        sync_rows,
-        event_rows,
-        queue_rows,
-        embedded_server.rows,
-        listing.rows,
-        slow_callers.rows,
-        creating.rows,
-        claiming.rows,
-        claiming.managed_rows,
-        idle_manager.rows,
-        invoking.rows,
-    ):
-        for row in rows():
+    for name in names or BENCHES:
+        for row in BENCHES[name]():
             print(row, flush=True)
             missed += row.is_missed
     print(f"{missed} budgets missed")
@@ -105,4 +111,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
