@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.proofs.bench import (
+    bursting,
     claiming,
     creating,
     embedded_server,
@@ -92,6 +93,7 @@ BENCHES: dict[str, Callable[[], Iterator[Row]]] = {
     "creates": creating.rows,
     "claims": claiming.rows,
     "managed-claims": claiming.managed_rows,
+    "burst": bursting.rows,
     "idle-manager": idle_manager.rows,
     "invocations": invoking.rows,
 }

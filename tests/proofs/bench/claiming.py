@@ -21,6 +21,7 @@ import attrs
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.options import Namespaces
 from tests.eventually import eventually
@@ -177,22 +178,20 @@ class Managed:
 
 
 async def measured_managed(plane: ControlPlane) -> Managed:
-    async def is_stocked() -> bool:
-        return _ready(await _units(plane, PLACE.stock)) == MANAGED_STOCK
-
     async def is_settled() -> bool:
-        is_gone = not await _units(plane, PLACE.stock)
-        return is_gone and _ready(await _units(plane, PLACE.instance)) == MANAGED_STOCK
+        is_ready = _ready(await _units(plane, PLACE.instance)) == MANAGED_STOCK
+        return is_ready and await is_stocked(plane, 0)
 
     async with (
         role(plane.kubeconfig, "manager", PLACE),
         replica(plane.kubeconfig, PLACE) as first,
         replica(plane.kubeconfig, PLACE) as second,
     ):
-        await _seed(first)
-        await eventually(is_stocked, within_seconds=SETTLING_SECONDS)
+        await seed(first, SPEC, MANAGED_STOCK)
+        await eventually(lambda: is_stocked(plane, MANAGED_STOCK), within_seconds=SETTLING_SECONDS)
         for each in (first, second):
             await health(each, "readyStockCount", least=MANAGED_STOCK)
+        await leaders_first_minute()
         known = len(writes_of_product(plane))
         begun = time.perf_counter()
         claim_run = await claim_until_empty([first, second], SPEC)
@@ -203,17 +202,28 @@ async def measured_managed(plane: ControlPlane) -> Managed:
     return Managed(claim_run=claim_run, settled_seconds=seconds, writes=kinds)
 
 
-async def _seed(api: Address) -> None:
+async def leaders_first_minute() -> None:
+    """Wait until a new leader records ordinals and so deletes the stock of started units."""
+    await asyncio.sleep(REQUEST_LIFE_SECONDS)
+
+
+async def seed(api: Address, spec_name: str, count: int) -> None:
     body: JsonObject = {
-        "operationID": "seed",
-        "specName": SPEC,
+        "operationID": f"seed-{spec_name}",
+        "specName": spec_name,
         "memory": "1Gi",
         "gpu": 1,
-        "replicas": MANAGED_STOCK,
+        "replicas": count,
     }
     async with connections(api, 1) as (operator,):
         answer = await operator.send("POST", SEEDING, codec.encode(body))
     assert answer.status == 202, answer.body
+
+
+async def is_stocked(plane: ControlPlane, count: int) -> bool:
+    """Return whether there are as many stock units, and all are ready."""
+    stock = await _units(plane, PLACE.stock)
+    return len(stock) == _ready(stock) == count
 
 
 async def _units(plane: ControlPlane, namespace: str) -> list[dict[str, Any]]:
@@ -228,10 +238,11 @@ def _ready(units: list[dict[str, Any]]) -> int:
 def managed_rows() -> Iterator[Row]:
     with prepared_plane(PLACE) as plane:
         managed = asyncio.run(measured_managed(plane))
-    name = f"claims until empty, {CALLERS} callers, with a manager"
+    name = f"claims until empty, {CALLERS} callers, with a manager after its first minute"
     yield Row(name=name, value=managed.claim_run.rate, unit="1/s")
     rate = MANAGED_STOCK / managed.settled_seconds
-    yield Row(name="units per second from POST to Ready and stock deleted", value=rate, unit="1/s")
+    name = "the same, units per second from POST to Ready and stock deleted"
+    yield Row(name=name, value=rate, unit="1/s")
     apart = {kind: managed.writes[kind] for kind in (POOLS, EVENTS)}
     written = managed.writes.total() - sum(apart.values())
     name = "writes per claim, from POST to Ready and stock deleted"

@@ -50,22 +50,43 @@ class Connection:
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = JSON
     ) -> Answer:
+        status, headers = await self._head_of(method, path, body, content_type)
+        return Answer(status, await self._body(headers))
+
+    async def stream(self, path: str) -> AsyncIterator[Any]:
+        """Yield the documents of an answer that does not end, one from each line."""
+        status, headers = await self._head_of("GET", path)
+        assert (status, headers["transfer-encoding"]) == (200, "chunked"), (status, headers)
+        rest = b""
+        while chunk := await self._chunk():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
+
+    async def _head_of(
+        self, method: str, path: str, body: bytes = b"", content_type: str = JSON
+    ) -> tuple[int, dict[str, str]]:
+        """Send a request, and return the status and the headers of its answer."""
         head = f"{method} {path} HTTP/1.1\r\n{self._head}\r\n"
         if body:
             head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         self._writer.write(head.encode() + b"\r\n" + body)
         status_line, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines if line)
-        return Answer(int(status_line.split(" ")[1]), await self._body(headers))
+        return int(status_line.split(" ")[1]), headers
 
     async def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding") != "chunked":
             return await self._reader.readexactly(int(headers.get("content-length", "0")))
         body = b""
-        while size := int(await self._reader.readuntil(b"\r\n"), 16):
-            body += (await self._reader.readexactly(size + 2))[:-2]
-        await self._reader.readexactly(2)
+        while chunk := await self._chunk():
+            body += chunk
         return body
+
+    async def _chunk(self) -> bytes:
+        """Return the next chunk, or nothing at the end of the body."""
+        size = int(await self._reader.readuntil(b"\r\n"), 16)
+        return (await self._reader.readexactly(size + 2))[:-2]
 
     def close(self) -> None:
         self._writer.close()

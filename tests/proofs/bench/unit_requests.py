@@ -16,7 +16,7 @@ from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.objects import active_unit, unit_order
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests import parse_create_unit
-from tests.proofs.bench.connections import Connection
+from tests.proofs.bench.connections import Answer, Connection
 
 ItemT = TypeVar("ItemT")
 
@@ -62,11 +62,13 @@ class Pair:
     units: str
     unit: bytes
 
-    async def write(self, connection: Connection) -> None:
+    async def write(self, connection: Connection) -> Answer:
+        """Send both writes, and return the answer with the unit."""
         marked = await connection.send("PATCH", self.stock, self.marks, MERGE_PATCH)
         assert marked.status == 200, marked.body
         made = await connection.send("POST", self.units, self.unit)
         assert made.status == 201, made.body
+        return made
 
 
 def pair(place: Namespaces, stock: GPUUnit, operation: str) -> Pair:
