@@ -13,7 +13,7 @@ import msgspec
 from gpuruntime.bus.errors import MalformedMessageError
 from gpuruntime.bus.names import is_invocation_id
 from gpuruntime.models.encoding.codec import MalformedObjectError, decode
-from gpuruntime.models.kinds.invocations import FailureClass, Mode, State
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, Mode, State
 
 VERSION: Final = "v1"
 NULL: Final = msgspec.Raw(b"null")
@@ -74,7 +74,8 @@ class Record:
     `series` counts the redrives, and `attempt` the starts within a series. `forgiven` counts the
     starts that do not use up the attempt limit. `sequence` is the message that the running attempt
     holds. By `token` a writer recognises its own write. If `bodyParts` is not 0, the body is in
-    that many chunks and is null here.
+    that many chunks and is null here. `error` says why the last attempt failed, and `raised` what
+    the function itself reported then.
     """
 
     version: str = VERSION
@@ -97,6 +98,7 @@ class Record:
     body: msgspec.Raw = NULL
     bodyParts: Count = 0
     error: str = ""
+    raised: FunctionError | None = None
     failureClass: FailureClass | None = None
     acceptedAt: Moment
     deadlineAt: Moment

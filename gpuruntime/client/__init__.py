@@ -32,7 +32,7 @@ from gpuruntime.client.storages import FileEntry, Files
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.functions import Framework, Serverless, WorkerOf
-from gpuruntime.models.kinds.invocations import FailureClass, Mode, State
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, Mode, State
 from gpuruntime.models.kinds.phases import PoolPhase, StepPhase, StoragePhase, UnitPhase
 from gpuruntime.models.kinds.pools import Refill
 from gpuruntime.models.kinds.reasons import ConditionType
@@ -113,6 +113,7 @@ __all__ = [
     "Files",
     "FleetView",
     "Framework",
+    "FunctionError",
     "FunctionView",
     "GatewayError",
     "GpuProductView",

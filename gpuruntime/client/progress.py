@@ -96,7 +96,8 @@ def invocation_success(view: InvocationView) -> Judgement:
         return Judgement(is_done=True)
     is_under_way = view.state in (State.QUEUED, State.RUNNING)
     reason = view.state if is_under_way else view.failureClass or view.state
-    return Judgement(is_failed=not is_under_way, reason=reason, message=view.error)
+    message = view.error.message if view.error else ""
+    return Judgement(is_failed=not is_under_way, reason=reason, message=message)
 
 
 def _is_current(view: UnitView | PoolView | StorageView) -> bool:

@@ -69,7 +69,8 @@ class Progress:
 
     def state(self, view: PoolView | StorageView | InvocationView) -> None:
         if isinstance(view, InvocationView):
-            self._at(str(Judgement(reason=view.state, message=view.error)))
+            message = view.error.message if view.error else ""
+            self._at(str(Judgement(reason=view.state, message=message)))
         else:
             self._at(str(Judgement(reason=view.reason or view.phase, message=view.message)))
 

@@ -92,7 +92,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "ATTEMPT": lambda view, _: view.attempt,
         "WORKER": lambda view, _: view.workerName,
         "STATUS": lambda view, _: view.statusCode or "",
-        "ERROR": lambda view, _: _joined(view.failureClass, view.error),
+        "ERROR": lambda view, _: _joined(view.failureClass, view.error and view.error.message),
     },
     DeadLetterView: {
         "LETTER": lambda view, _: view.deadLetterID,

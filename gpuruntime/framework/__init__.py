@@ -6,12 +6,14 @@ from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.framework.mounts import place_of
 from gpuruntime.framework.server import Handler, serve, serving
 from gpuruntime.models.kinds.functions import Framework
+from gpuruntime.models.kinds.invocations import FunctionError
 
 __all__ = [
     "Answer",
     "Call",
     "CallError",
     "Framework",
+    "FunctionError",
     "Handler",
     "place_of",
     "serve",

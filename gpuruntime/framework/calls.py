@@ -6,6 +6,7 @@ import attrs
 import msgspec
 
 from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.models.kinds.invocations import FunctionError
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -30,13 +31,16 @@ class Call:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """An answer of a handler that returns more than a body, which is any JSON value."""
+    """An answer of a handler that returns more than a body, which is any JSON value.
+
+    An attempt with an `error` fails. The error is a text, or a type, a message and a traceback.
+    """
 
     statusCode: Annotated[int, msgspec.Meta(ge=100, le=599)] = 200
     contentType: str = "application/json"
     headers: dict[str, str] = attrs.field(factory=dict)
     body: Any = None
-    error: str = ""
+    error: str | FunctionError = ""
 
 
 class CallError(GpuRuntimeError):

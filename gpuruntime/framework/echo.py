@@ -1,7 +1,6 @@
 """The smallest function: it answers every call with the call's payload."""
 
 import argparse
-import logging
 
 import attrs
 
@@ -17,7 +16,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--socket", default=DEFAULTS.socketPath, metavar="PATH")
     chosen = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     serve(echo, framework=attrs.evolve(DEFAULTS, socketPath=chosen.socket))
 
 

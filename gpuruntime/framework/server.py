@@ -10,9 +10,9 @@
 A plain function runs in a thread and waits for no other call. A coroutine function runs on the
 loop, and is cancelled when the worker breaks off its call.
 
-If the function raises, the worker retries later. The invocation keeps the message of a CallError;
-for any other error it says only that the call failed, and the traceback is in the log. After
-SIGTERM, calls in progress may end.
+If the function raises, the worker retries later, and the invocation keeps the type, the message
+and the end of the traceback. With `reports_errors=False` it keeps only what a CallError says, and
+the log has the rest. After SIGTERM, calls in progress may end.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import inspect
 import logging
 import signal
 import socket
+import traceback
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -28,18 +29,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import attrs
 import msgspec
 from aiohttp import web
 
 from gpuruntime.concurrency.waiting import is_set_within
+from gpuruntime.framework.call_logs import calling, format_lines
 from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.framework.mounts import place_of
 from gpuruntime.models.kinds.functions import Framework
+from gpuruntime.models.kinds.invocations import FunctionError
 
 log = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Call], Any]
 DEFAULTS: Final = Framework()
+# The end of a traceback says where the function failed.
+MOST_TRACEBACK_BYTES: Final = 2_048
 # Room for a payload of one mebibyte and the members around it.
 MOST_BYTES: Final = 4 * 1024 * 1024
 GRACE_SECONDS: Final = 25.0
@@ -54,16 +60,23 @@ _encoder = msgspec.json.Encoder()
 
 
 def serve(
-    handler: Handler, *, framework: Framework = DEFAULTS, grace_seconds: float = GRACE_SECONDS
+    handler: Handler,
+    *,
+    framework: Framework = DEFAULTS,
+    grace_seconds: float = GRACE_SECONDS,
+    reports_errors: bool = True,
 ) -> None:
     """Serve the function until SIGTERM or SIGINT."""
-    asyncio.run(_serve_until_signalled(handler, framework, grace_seconds))
+    format_lines()
+    asyncio.run(_serve_until_signalled(handler, framework, grace_seconds, reports_errors))
 
 
 @asynccontextmanager
-async def serving(handler: Handler, framework: Framework = DEFAULTS) -> AsyncIterator["Server"]:
+async def serving(
+    handler: Handler, framework: Framework = DEFAULTS, *, reports_errors: bool = True
+) -> AsyncIterator["Server"]:
     """Serve the function while the context is open."""
-    server = Server(handler)
+    server = Server(handler, reports_errors=reports_errors)
     app = web.Application(client_max_size=MOST_BYTES)
     app.router.add_get(framework.healthPath, server.health)
     app.router.add_post(framework.invokePath, server.invoke)
@@ -84,8 +97,9 @@ async def serving(handler: Handler, framework: Framework = DEFAULTS) -> AsyncIte
 
 
 class Server:
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, *, reports_errors: bool = True) -> None:
         self._handler = handler
+        self._reports_errors = reports_errors
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="call")
         self._in_progress = 0
         self._is_stopping = False
@@ -123,18 +137,39 @@ class Server:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, call: Call) -> web.Response:
-        try:
-            given = await self._handle(call)
-        except CallError as error:
-            given = Answer(statusCode=500, error=str(error) or "failed")
-        answer = given if isinstance(given, Answer) else Answer(body=given)
-        return web.Response(body=_encoder.encode(answer), content_type="application/json")
+        with calling(call):
+            try:
+                given = await self._handle(call)
+                answer = given if isinstance(given, Answer) else Answer(body=given)
+                body = _encoder.encode(answer)
+            except Exception as error:  # noqa: BLE001  # whatever a user's function raises
+                body = _encoder.encode(Answer(statusCode=500, error=self._reported(error)))
+        return web.Response(body=body, content_type="application/json")
+
+    def _reported(self, error: Exception) -> FunctionError:
+        """Log the error, and return what its caller may see of it."""
+        said = FunctionError(type=type(error).__name__, message=str(error) or "failed")
+        if isinstance(error, CallError):
+            log.warning("call failed: %s", error)
+            return said
+        log.error("call failed", exc_info=error)
+        if not self._reports_errors:
+            return FunctionError(message="the function failed: its log says why")
+        return attrs.evolve(said, traceback=_end_of(traceback.format_exception(error)))
 
     async def _handle(self, call: Call) -> Any:
         if inspect.iscoroutinefunction(self._handler):
             return await self._handler(call)
         run = partial(copy_context().run, self._handler, call)
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+
+def _end_of(lines: list[str]) -> str:
+    """Return the last whole lines that have room, or the end of a longer last line."""
+    text = "".join(lines).encode(errors="replace")
+    end = text[-MOST_TRACEBACK_BYTES:]
+    whole = end if end == text else end.partition(b"\n")[2] or end
+    return whole.decode(errors="ignore")
 
 
 def _bound(path: Path) -> socket.socket:
@@ -149,13 +184,16 @@ def _bound(path: Path) -> socket.socket:
 
 
 async def _serve_until_signalled(
-    handler: Handler, framework: Framework, grace_seconds: float
+    handler: Handler,
+    framework: Framework,
+    grace_seconds: float,
+    reports_errors: bool,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    async with serving(handler, framework) as server:
+    async with serving(handler, framework, reports_errors=reports_errors) as server:
         log.info("serving on %s", place_of(framework.socketPath))
         await stopping.wait()
         await server.stop(grace_seconds=grace_seconds)

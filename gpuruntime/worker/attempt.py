@@ -13,6 +13,7 @@ from typing import Final, Protocol, assert_never
 
 import attrs
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from gpuruntime.bus.delivery import Delivery
 from gpuruntime.bus.errors import BusError, MalformedMessageError, UnavailableError
@@ -72,9 +73,7 @@ class Attempt:
         try:
             await self._run()
         except BusError as error:
-            log.warning(
-                "invocation left for redelivery", invocation=self.invocation_id, reason=str(error)
-            )
+            log.warning("invocation left for redelivery", reason=str(error))
             self._count("left")
 
     def request_check(self) -> None:
@@ -97,8 +96,11 @@ class Attempt:
             await self._ack("malformed")
             return
         self.invocation_id = invocation.invocationID
+        # Each attempt runs in a task of its own, so these reach its own log lines only.
+        bind_contextvars(invocation=self.invocation_id)
         mine = await self._begin(invocation)
         if mine is not None:
+            bind_contextvars(attempt=mine.record.attempt)
             await self._hold_and_call(invocation, mine)
 
     async def _begin(self, invocation: Invocation) -> StoredRecord | None:
@@ -196,11 +198,11 @@ class Attempt:
                 hold.lose_to(conflict.current)
                 break
             except BusError as error:
-                log.warning(
-                    "outcome not written yet", invocation=self.invocation_id, reason=str(error)
-                )
+                log.warning("outcome not written yet", reason=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
+            if record.error:
+                log.warning("attempt failed", error=record.error)
             match conclusion:
                 case Ended():
                     await self._ack(record.state.value)
@@ -213,7 +215,7 @@ class Attempt:
 
     async def _lose(self, hold: DeliveryLease) -> None:
         loss = hold.loss or Loss.SUPERSEDED
-        log.warning("attempt lost", invocation=self.invocation_id, reason=loss.value)
+        log.warning("attempt lost", reason=loss.value)
         if loss is Loss.OVER:
             await self._ack(loss.value)
         else:

@@ -16,13 +16,16 @@ import msgspec
 
 from gpuruntime.bus.messages import NULL, VERSION, Invocation
 from gpuruntime.models.encoding.codec import MalformedObjectError, decode
-from gpuruntime.models.kinds.invocations import FailureClass
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError
 from gpuruntime.worker.options import WorkerOptions
-from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
+from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome, words_of
 
 HEALTH_SECONDS: Final = 2.0
-# The longest text of the framework that is kept, in characters.
+# The longest text of the framework that is kept, in characters; of a traceback, the end is kept.
 MOST_WORDS: Final = 500
+MOST_TRACEBACK: Final = 2_048
+# This much is read of an answer that is not 200, for the error that it may carry.
+MOST_REFUSAL_BYTES: Final = 64 * 1024
 # The limit of headers and other members that stay in the record, wherever the body is stored.
 MOST_HEAD_BYTES: Final = 64 * 1024
 _OK: Final = 200
@@ -52,6 +55,15 @@ class Call:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ReportedError:
+    """An error as received, in which null means the same as an absent member."""
+
+    type: str | None = None
+    message: str | None = None
+    traceback: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class FrameworkAnswer:
     """An answer as received, in which null means the same as an absent member.
 
@@ -63,7 +75,7 @@ class FrameworkAnswer:
     contentType: str | None = None
     headers: dict[str, str | None] | None = None
     body: msgspec.Raw = NULL
-    error: str | None = None
+    error: str | ReportedError | None = None
 
 
 @asynccontextmanager
@@ -137,24 +149,41 @@ class Framework:
             allow_redirects=False,
         ) as response:
             if response.status != _OK:
-                is_final = 400 <= response.status < 500 and response.status not in _PASSING
-                return _failure(f"the framework answered {response.status}", is_final=is_final)
+                return await self._refused(response)
             if response.content_type != _JSON:
                 return _failure(f"an answer of the type {response.content_type[:MOST_WORDS]}")
-            data = await self._read(response)
+            data = await _read(response, self._options.most_answer_bytes)
         if data is None:
             limit = self._options.most_answer_bytes
             return _failure(f"an answer of more than {limit} bytes")
         return _answer_of(data)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes | None:
-        """Return the answer, or None if it exceeds the limit; read no further than that."""
-        data = bytearray()
-        async for chunk in response.content.iter_any():
-            data += chunk
-            if len(data) > self._options.most_answer_bytes:
-                return None
-        return bytes(data)
+    async def _refused(self, response: aiohttp.ClientResponse) -> Failure:
+        """Return the failure, with the error that the answer carries or else its text."""
+        status = response.status
+        data = await _read(response, MOST_REFUSAL_BYTES) or b""
+        raised = _error_in(data)
+        said = words_of(raised) or " ".join(data.decode(errors="replace").split())
+        error = f"the framework answered {status}{': ' if said else ''}{said}"
+        is_final = 400 <= status < 500 and status not in _PASSING
+        return attrs.evolve(_failure(error[:MOST_WORDS], is_final=is_final), raised=raised)
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes | None:
+    """Return the answer, or None if it exceeds the limit; read no further than that."""
+    data = bytearray()
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if len(data) > most_bytes:
+            return None
+    return bytes(data)
+
+
+def _error_in(data: bytes) -> FunctionError | None:
+    try:
+        return _function_error(decode(data, FrameworkAnswer).error)
+    except MalformedObjectError:
+        return None
 
 
 def _answer_of(data: bytes) -> Outcome:
@@ -176,9 +205,22 @@ def _as_answer(told: FrameworkAnswer) -> Answer:
         "contentType": told.contentType,
         "headers": {name: value for name, value in headers.items() if value is not None},
         "body": told.body,
-        "error": told.error[:MOST_WORDS] if told.error else told.error,
+        "error": _function_error(told.error),
     }
     return Answer(**{name: value for name, value in given.items() if value is not None})
+
+
+def _function_error(told: str | ReportedError | None) -> FunctionError | None:
+    """Return the error within its limits, or None if the framework reported none."""
+    if isinstance(told, str):
+        told = ReportedError(message=told)
+    if told is None or not (told.type or told.message or told.traceback):
+        return None
+    return FunctionError(
+        type=(told.type or "")[:MOST_WORDS],
+        message=(told.message or "")[:MOST_WORDS],
+        traceback=(told.traceback or "")[-MOST_TRACEBACK:],
+    )
 
 
 def _failure(error: str, *, is_final: bool = False) -> Failure:

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from gpuruntime.bus.messages import NULL, Record, expired
-from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, State
 from gpuruntime.worker.delivery_plan import Limits, exhausted
 
 _SERVER_FAULT = 500
@@ -26,13 +26,14 @@ class Answer:
     contentType: str = "application/json"
     headers: dict[str, str] = attrs.field(factory=dict)
     body: msgspec.Raw = NULL
-    error: str | None = None
+    error: FunctionError | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Failure:
     cause: FailureClass
     error: str
+    raised: FunctionError | None = None
     is_final: bool = False
 
 
@@ -71,8 +72,10 @@ def conclude(record: Record, outcome: Outcome, *, now: datetime, limits: Limits)
         case Answer():
             answered = _answered(record, outcome)
             if outcome.error or outcome.statusCode >= _SERVER_FAULT:
-                error = outcome.error or f"status {outcome.statusCode}"
-                failure = Failure(cause=FailureClass.FRAMEWORK_ERROR, error=error)
+                error = words_of(outcome.error) or f"status {outcome.statusCode}"
+                failure = Failure(
+                    cause=FailureClass.FRAMEWORK_ERROR, error=error, raised=outcome.error
+                )
                 return _failed(answered, failure, now=now, limits=limits)
             return Ended(attrs.evolve(answered, state=State.SUCCEEDED, completedAt=now))
         case Failure():
@@ -88,7 +91,13 @@ def conclude(record: Record, outcome: Outcome, *, now: datetime, limits: Limits)
             assert_never(outcome)
 
 
+def words_of(raised: FunctionError | None) -> str:
+    """Return the error in a few words, or nothing."""
+    return (raised.message or raised.type) if raised else ""
+
+
 def _failed(record: Record, failure: Failure, *, now: datetime, limits: Limits) -> Conclusion:
+    record = attrs.evolve(record, raised=failure.raised)
     if now >= record.deadlineAt:
         return Ended(expired(record, now, error=f"{failure.cause}: {failure.error}"))
     if failure.is_final:
@@ -132,4 +141,5 @@ def _answered(record: Record, answer: Answer) -> Record:
         headers=answer.headers,
         body=answer.body,
         error="",
+        raised=None,
     )

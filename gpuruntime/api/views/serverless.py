@@ -1,7 +1,10 @@
 """Views of invocations, functions and dead letters, made from their records."""
 
-from gpuruntime.bus.messages import DeadLetter
+import attrs
+
+from gpuruntime.bus.messages import DeadLetter, Record
 from gpuruntime.bus.names import Names
+from gpuruntime.models.kinds.invocations import FunctionError, State
 from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
@@ -42,13 +45,25 @@ def invocation_view(outcome: Outcome) -> InvocationView:
         contentType=record.contentType,
         headers=record.headers,
         body=outcome.body,
-        error=record.error,
+        error=_error_of(record),
         failureClass=record.failureClass,
         acceptedAt=record.acceptedAt,
         deadlineAt=record.deadlineAt,
         startedAt=record.startedAt,
         completedAt=record.completedAt,
     )
+
+
+def _error_of(record: Record) -> FunctionError | None:
+    """Return the error of the last attempt, or None.
+
+    The function's own message is shown as it is. An invocation that expired says that instead.
+    """
+    if not record.error:
+        return None
+    raised = record.raised or FunctionError()
+    is_shown = bool(raised.message) and record.state is not State.EXPIRED
+    return attrs.evolve(raised, message=raised.message if is_shown else record.error)
 
 
 def function_view(function: Function) -> FunctionView:

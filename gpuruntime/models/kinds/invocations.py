@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+import attrs
+
 
 class Mode(StrEnum):
     ASYNC = "async"
@@ -33,3 +35,12 @@ class FailureClass(StrEnum):
     RETRY_EXHAUSTED = "retry_exhausted"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FunctionError:
+    """FunctionError is what a function raised, or reported as its error in another way."""
+
+    type: str = ""
+    message: str = ""
+    traceback: str = ""

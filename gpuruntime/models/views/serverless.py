@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 import attrs
 
 from gpuruntime.models.definitions.schemas import Schema
-from gpuruntime.models.kinds.invocations import FailureClass, Mode, State
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, Mode, State
 
 ModeText: TypeAlias = Annotated[str, Schema(enum=tuple(Mode))]
 StateText: TypeAlias = Annotated[str, Schema(enum=tuple(State))]
@@ -29,7 +29,10 @@ class AcceptedView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class InvocationView:
-    """An invocation as it is now; once it has ended, with the function's answer."""
+    """An invocation as it is now; once it has ended, with the function's answer.
+
+    `error` says why the last attempt failed, in the function's own words if it reported any.
+    """
 
     invocationID: str
     serverlessRequestID: str
@@ -42,7 +45,7 @@ class InvocationView:
     contentType: str
     headers: dict[str, str]
     body: Any
-    error: str
+    error: FunctionError | None
     failureClass: FailureText | None
     acceptedAt: datetime
     deadlineAt: datetime

@@ -230,7 +230,7 @@ async def test_invoke_prints_what_the_function_answered() -> None:
         "contentType": "application/json",
         "headers": {},
         "body": {"hello": "\x1b", "nothing": None},
-        "error": "",
+        "error": None,
         "failureClass": None,
         "acceptedAt": "2026-01-01T00:00:00Z",
         "deadlineAt": "2026-01-01T01:00:00Z",
@@ -243,7 +243,8 @@ async def test_invoke_prints_what_the_function_answered() -> None:
     assert (output.code, json.loads(output.out)) == (0, ended["body"])
     sent = script.received[0].document
     assert (sent["payload"], sent["mode"], sent["timeoutSeconds"]) == ({"a": 1}, "sync", 90)
-    failed = {**ended, "state": "dead_lettered", "failureClass": "framework_error", "error": "x"}
+    error = {"type": "KeyError", "message": "x", "traceback": "Traceback…"}
+    failed = {**ended, "state": "dead_lettered", "failureClass": "framework_error", "error": error}
     output, _ = await scripted("invoke f --sync", answer(failed))
     assert (output.code, "framework_error: x" in output.out) == (1, True)
     output, _ = await scripted("invocations wait f i", answer(failed))

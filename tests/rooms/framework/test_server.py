@@ -1,4 +1,6 @@
 import asyncio
+import logging
+import re
 import signal
 import socket
 import stat
@@ -12,9 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gpuruntime.framework import call_logs
 from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.framework.echo import echo
-from gpuruntime.framework.server import serving
+from gpuruntime.framework.server import Handler, serving
 from tests.eventually import eventually_blocking
 from tests.rooms.framework.sockets import client, framework, serving_to
 
@@ -56,31 +59,95 @@ async def test_a_function_may_return_a_whole_answer() -> None:
     assert (told["statusCode"], told["headers"], told["body"]) == (404, {"X": "y"}, "nobody")
 
 
-async def test_the_message_of_a_call_error_reaches_the_worker() -> None:
-    def handle(_: Call) -> None:
-        raise CallError("the model is not loaded")
-
-    async with serving_to(handle) as (_, session):
-        told = await answer(session)
-    assert (told["statusCode"], told["error"]) == (500, "the model is not loaded")
-
-
-@pytest.mark.parametrize("result", [object(), ZeroDivisionError()], ids=["no JSON", "error"])
-async def test_any_other_error_of_a_function_is_a_500_without_a_traceback(
-    result: object, caplog: pytest.LogCaptureFixture
-) -> None:
+def failing(error: Exception) -> Handler:
     def handle(_: Call) -> object:
-        if isinstance(result, Exception):
-            raise result
-        return result
+        raise error
 
-    async with serving_to(handle) as (_, session):
-        async with session.post("/invoke", json=CALL) as response:
-            assert response.status == 500
-            assert "Traceback" not in await response.text()
+    return handle
+
+
+async def test_a_call_error_reaches_the_worker_without_a_traceback() -> None:
+    async with serving_to(failing(CallError("the model is not loaded"))) as (_, session):
+        told = await answer(session)
+    error = {"type": "CallError", "message": "the model is not loaded", "traceback": ""}
+    assert (told["statusCode"], told["error"]) == (500, error)
+
+
+async def test_any_other_error_reaches_the_worker_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving_to(failing(KeyError("name"))) as (_, session):
+        told = await answer(session)
         async with session.get("/healthz") as response:
             assert response.status == 200
-    assert "Error handling request" in caplog.text
+    assert (told["statusCode"], told["body"]) == (500, None)
+    assert (told["error"]["type"], told["error"]["message"]) == ("KeyError", "'name'")
+    assert told["error"]["traceback"].startswith("Traceback (most recent call last):")
+    assert "test_server.py" in told["error"]["traceback"]
+    assert "KeyError: 'name'" in caplog.text
+
+
+async def test_an_answer_that_is_no_json_is_an_error_of_the_function() -> None:
+    async with serving_to(lambda _: object()) as (_, session):
+        told = await answer(session)
+    assert (told["statusCode"], told["error"]["type"]) == (500, "TypeError")
+
+
+async def test_the_end_of_a_long_traceback_is_kept_in_whole_lines() -> None:
+    def deep(depth: int) -> object:
+        if depth:
+            return deep(depth - 1) if depth % 2 else [deep(depth - 1)]
+        raise ValueError("é" * 300)
+
+    async with serving_to(lambda _: deep(80)) as (_, session):
+        told = (await answer(session))["error"]["traceback"]
+    assert 1_500 < len(told.encode()) <= 2_048
+    assert told.startswith("  ")
+    assert told.endswith("é" * 300 + "\n")
+
+
+async def test_a_function_may_keep_its_errors_to_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    with framework() as where:
+        handle = failing(KeyError("secret"))
+        async with (
+            serving(handle, where, reports_errors=False),
+            client(where.socketPath) as session,
+        ):
+            told = await answer(session)
+    message = "the function failed: its log says why"
+    assert told["error"] == {"type": "", "message": message, "traceback": ""}
+    assert "secret" in caplog.text
+
+
+def test_a_log_line_of_a_call_has_its_time_its_invocation_and_its_attempt() -> None:
+    script = (
+        "import logging, threading\n"
+        "from gpuruntime.framework import call_logs\n"
+        "from gpuruntime.framework.calls import Call\n"
+        "call_logs.format_lines()\n"
+        "with call_logs.calling(Call(invocationID='one', attempt=2)):\n"
+        "    logging.info('inside')\n"
+        "logging.info('outside')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    inside, outside = ran.stderr.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \S+ INFO \[one attempt 2\] inside", inside)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \S+ INFO outside", outside)
+
+
+async def test_a_log_line_in_the_thread_of_a_plain_function_has_its_invocation() -> None:
+    seen = []
+
+    def handle(_: Call) -> None:
+        record = logging.makeLogRecord({"msg": "x"})
+        call_logs.add_call(record)
+        seen.append(getattr(record, "call", None))
+
+    async with serving_to(handle) as (_, session):
+        await answer(session)
+    assert seen == ["[one attempt 2] "]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"invocationID": 7}', b"\xff", b"{}"])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpuruntime.models.kinds.functions import Framework as Where
-from gpuruntime.models.kinds.invocations import FailureClass
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError
 from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
 from tests.rooms.worker.frameworks import Behave, answering, behaving, caller
 from tests.rooms.worker.invocations import invocation
@@ -122,6 +122,61 @@ async def test_a_bad_answer_is_a_framework_error_that_may_be_retried(
     assert words in outcome.error
     assert not outcome.is_final
     assert len(outcome.error) < 600
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (b'"no model"', FunctionError(message="no model")),
+        (
+            b'{"type":"KeyError","message":"name","traceback":"at line 3"}',
+            FunctionError(type="KeyError", message="name", traceback="at line 3"),
+        ),
+        (b'{"message":"name","code":7}', FunctionError(message="name")),
+        (b'{"type":"KeyError","message":null}', FunctionError(type="KeyError")),
+        (b'""', None),
+        (b"{}", None),
+        (b"null", None),
+    ],
+    ids=["text", "whole", "other members", "null message", "empty text", "empty", "null"],
+)
+async def test_an_error_is_a_text_or_has_type_message_and_traceback(
+    where: Where, error: bytes, expected: FunctionError | None
+) -> None:
+    outcome = await called(where, answering("200 OK", b'{"error":' + error + b"}"))
+    assert isinstance(outcome, Answer)
+    assert outcome.error == expected
+
+
+async def test_a_long_error_is_cut_and_keeps_the_end_of_its_traceback(where: Where) -> None:
+    error = {"type": "T" * 900, "message": "m" * 900, "traceback": "a" * 3_000 + "z"}
+    outcome = await called(where, answering("200 OK", msgspec.json.encode({"error": error})))
+    assert isinstance(outcome, Answer)
+    assert outcome.error is not None
+    assert (outcome.error.type, outcome.error.message) == ("T" * 500, "m" * 500)
+    assert outcome.error.traceback == "a" * 2_047 + "z"
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"error":{"type":"KeyError","message":"name"}}', "the framework answered 500: name"),
+        (b"the model\n is gone\n", "the framework answered 500: the model is gone"),
+        (b"", "the framework answered 500"),
+        (b"\xff" * 9, "the framework answered 500: " + "\ufffd" * 9),
+        (b"x" * 100_000, "the framework answered 500"),
+    ],
+    ids=["error", "text", "empty", "binary", "too long"],
+)
+async def test_a_status_that_is_not_200_carries_the_words_of_the_framework(
+    where: Where, body: bytes, error: str
+) -> None:
+    outcome = await called(where, answering("500 Broken", body))
+    assert isinstance(outcome, Failure)
+    assert outcome.error == error
+    assert outcome.raised == (
+        FunctionError(type="KeyError", message="name") if b"KeyError" in body else None
+    )
 
 
 @pytest.mark.parametrize("status", ["400 Bad", "404 Not Found", "413 Large", "422 Unfit"])

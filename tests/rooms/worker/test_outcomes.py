@@ -1,10 +1,11 @@
 from datetime import timedelta
 
+import attrs
 import msgspec
 import pytest
 
 from gpuruntime.bus.messages import NULL, Record
-from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, State
 from gpuruntime.worker.delivery_plan import Limits
 from gpuruntime.worker.outcomes import (
     Answer,
@@ -40,7 +41,7 @@ def test_an_answer_below_500_belongs_to_the_caller(status: int) -> None:
     "outcome",
     [
         Answer(statusCode=500),
-        Answer(statusCode=200, error="no model"),
+        Answer(statusCode=200, error=FunctionError(message="no model")),
         SILENT,
         Failure(cause=FailureClass.FRAMEWORK_ERROR, error="connection lost"),
     ],
@@ -67,6 +68,21 @@ def test_the_last_failed_attempt_is_a_dead_letter_that_keeps_its_answer() -> Non
     assert (dead.state, dead.failureClass) == (State.DEAD_LETTERED, FailureClass.RETRY_EXHAUSTED)
     assert (dead.statusCode, bytes(dead.body)) == (503, b'"why"')
     assert dead.error == "attempt 3: framework_error: status 503"
+
+
+def test_what_the_function_raised_stays_in_the_record_until_the_next_answer() -> None:
+    raised = FunctionError(type="KeyError", message="no name", traceback="Traceback…")
+    again = concluded(Answer(statusCode=500, error=raised)).record
+    assert again.raised == raised
+    assert again.error == "attempt 1: framework_error: no name"
+    running = attrs.evolve(again, state=State.RUNNING, attempt=2)
+    assert concluded(Answer(), running).record.raised is None
+    assert concluded(SILENT, running).record.raised is None
+
+
+def test_an_error_without_a_message_is_named_by_its_type() -> None:
+    failed = concluded(Answer(statusCode=500, error=FunctionError(type="KeyError"))).record
+    assert failed.error == "attempt 1: framework_error: KeyError"
 
 
 def test_the_failure_of_the_only_attempt_has_its_own_class() -> None:

@@ -278,3 +278,4 @@ async def test_a_failed_synchronous_call_returns_its_failure(site: Site) -> None
         )
     answer = call.result()
     assert (answer.status, answer.data["failureClass"]) == (200, "no_worker_template")
+    assert answer.data["error"] == {"type": "", "message": "gone", "traceback": ""}
