@@ -5,8 +5,7 @@ an unchanged unit is not encoded again. Several filters are read along the rares
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -24,6 +23,9 @@ from gpuruntime.operations.lookup.ordering import Ordered, Place
 
 # A lifecycle with one filter and its value, or with two empty texts for all of its units.
 Facet: TypeAlias = tuple[Lifecycle, str, str]
+
+# A set has about 1 KB.
+MOST_FACET_SETS: Final = 4_096
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -128,12 +130,21 @@ class UnitIndex:
 
     def _put(self, lifecycle: Lifecycle, unit: GPUUnit) -> None:
         key = unit.metadata.key
-        entry = _Entry(unit, lifecycle, frozenset(_facets_of(unit, lifecycle)))
+        facets = _facets_of(
+            lifecycle,
+            phase_of(unit.status.conditions),
+            unit.spec.specName,
+            unit.metadata.labels.get(labels.TENANT, ""),
+        )
         before = self._entries.get(key)
+        if before is not None and before.facets == facets:
+            before.unit, before.view = unit, b""
+            return
         if before is not None:
-            self._leave(key, before.facets - entry.facets)
-        for facet in entry.facets:
-            self._rows[facet].put(_place_of(key), entry)
+            self._leave(key, before.facets - facets)
+        entry, place = _Entry(unit, lifecycle, facets), _place_of(key)
+        for facet in facets:
+            self._rows[facet].put(place, entry)
         self._entries[key] = entry
 
     def _remove(self, key: Key) -> None:
@@ -161,10 +172,14 @@ def _place_of(key: Key) -> Place:
     return (key.name, key.namespace)
 
 
-def _facets_of(unit: GPUUnit, lifecycle: Lifecycle) -> Iterator[Facet]:
-    for seen_as in (lifecycle, Lifecycle.ALL):
-        yield seen_as, "", ""
-        yield seen_as, "phase", phase_of(unit.status.conditions)
-        yield seen_as, "specName", unit.spec.specName
-        if tenant := unit.metadata.labels.get(labels.TENANT):
-            yield seen_as, "tenant", tenant
+@lru_cache(MOST_FACET_SETS)
+def _facets_of(
+    lifecycle: Lifecycle, phase: UnitPhase, spec_name: str, tenant: str
+) -> frozenset[Facet]:
+    """Return the facets of all such units, which share one set."""
+    named = [("", ""), ("phase", phase), ("specName", spec_name)]
+    if tenant:
+        named.append(("tenant", tenant))
+    return frozenset(
+        (seen_as, name, value) for seen_as in (lifecycle, Lifecycle.ALL) for name, value in named
+    )
