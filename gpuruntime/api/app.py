@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.auth.authentication import CallerChecks, Guard, NoAuthentication, guarded
+from gpuruntime.api.auth.authentication import Guard, NoAuthentication
 from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.rate_limits import Limits, RateLimits
 from gpuruntime.api.cluster_link import ClusterLink
@@ -23,9 +23,14 @@ from gpuruntime.api.files.file_servers import AddressMapping, FileServers, same_
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.relay import FileRelay
 from gpuruntime.api.http.body import Bodies, BodyLimits
-from gpuruntime.api.http.dispatch import defer_continue, web_handler
 from gpuruntime.api.http.in_flight import InFlightLimit
-from gpuruntime.api.http.middleware import add_headers, bounded, middlewares
+from gpuruntime.api.http.layers import (
+    LayerContext,
+    add_headers,
+    defer_continue,
+    handler_of,
+    unknown_paths,
+)
 from gpuruntime.api.http.routing import Route
 from gpuruntime.api.openapi.swagger import with_document
 from gpuruntime.api.routes.audit import audit_route
@@ -112,10 +117,19 @@ class SortedIndexes:
 
 
 def make_app(context: AppContext, options: ApiOptions) -> web.Application:
-    app = web.Application(
-        client_max_size=BODY_LIMIT,
-        middlewares=middlewares(rng=context.rng, meter=context.meter),
+    layered = LayerContext(
+        guard=context.guard,
+        rate_limits=RateLimits(options.limits),
+        in_flight=InFlightLimit(options.most_requests),
+        origins=options.origins,
+        bodies=Bodies(options.bodies),
+        connection=context.connection,
+        rng=context.rng,
+        meter=context.meter,
+        body_limit=BODY_LIMIT,
+        deadline_seconds=options.deadline_seconds,
     )
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=(unknown_paths(layered),))
     app.on_response_prepare.append(add_headers)
     indexes = indexes_of(context, options)
     described = with_document(
@@ -126,24 +140,11 @@ def make_app(context: AppContext, options: ApiOptions) -> web.Application:
     streams = Streams(Changes(context.caches), context.connection, options.streams)
     app.on_shutdown.append(streams.end)
     console = (*console_files(), *_live_routes(context, indexes, streams))
-    checks = CallerChecks(
-        context.guard,
-        RateLimits(options.limits),
-        InFlightLimit(options.most_requests),
-        options.origins,
-    )
-    bodies = Bodies(options.bodies)
     for route in (*described, *console):
-        handler = bounded(
-            route,
-            web_handler(route, context.connection, bodies),
-            body_limit=BODY_LIMIT,
-            deadline_seconds=options.deadline_seconds,
-        )
-        admitted = guarded(route.access, handler, checks, route.further, lasts=route.lasts)
+        handler = handler_of(route, layered)
         for method in _methods_of(route):
             app.router.add_route(
-                method, route.pattern or route.path, admitted, expect_handler=defer_continue
+                method, route.pattern or route.path, handler, expect_handler=defer_continue
             )
     return app
 

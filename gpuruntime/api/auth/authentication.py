@@ -1,22 +1,14 @@
-"""Authentication and authorisation before every route, before a body is read."""
+"""Guards: who calls, and whether the caller may."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Final, Protocol
 
-import attrs
-import structlog
 from aiohttp import hdrs, web
 from multidict import MultiMapping
 
-from gpuruntime.api.auth.access import ANYBODY, Access, Open, Principal
-from gpuruntime.api.auth.browser_origins import BrowserOrigins
-from gpuruntime.api.auth.rate_limits import RateLimits
+from gpuruntime.api.auth.access import ANYBODY, Access, Principal
 from gpuruntime.api.errors import UnauthenticatedError
-from gpuruntime.api.http.in_flight import InFlightLimit
-from gpuruntime.concurrency.clock import loop_time
-
-Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
 # The form of RFC 6750; a token of Kubernetes has about 1,000 characters.
@@ -54,53 +46,6 @@ class NoAuthentication:
 
     async def demand(self, principal: Principal, access: Access) -> None:
         pass
-
-
-@attrs.frozen(slots=True)
-class CallerChecks:
-    """A guard with its limits: `rate_limits` for each caller, `in_flight` for all together.
-
-    `origins` applies only if callers are not identified.
-    """
-
-    guard: Guard
-    rate_limits: RateLimits
-    in_flight: InFlightLimit
-    origins: BrowserOrigins = BrowserOrigins()
-
-
-def guarded(
-    access: Access | Open,
-    handler: Next,
-    checks: CallerChecks,
-    further: Callable[[web.Request], Iterable[Access]] = nothing_further,
-    *,
-    lasts: bool = False,
-) -> Next:
-    """Return a handler that first checks the caller and its rights; open routes need no check."""
-    if isinstance(access, Open):
-        return handler
-
-    guard = checks.guard
-
-    async def counted(request: web.Request) -> web.StreamResponse:
-        """Count unknown callers, too, as checking them is work."""
-        with checks.in_flight.place(lasts=lasts):
-            return await checked(request)
-
-    async def checked(request: web.Request) -> web.StreamResponse:
-        principal = await guard.principal_of(request.headers)
-        request[PRINCIPAL] = principal
-        if not guard.asks:
-            checks.origins.demand(request.method, request.headers)
-            return await handler(request)
-        structlog.contextvars.bind_contextvars(caller=principal.name)
-        with checks.rate_limits.use(principal.name, loop_time()):
-            for needed in (access, *further(request)):
-                await guard.demand(principal, needed)
-            return await handler(request)
-
-    return counted
 
 
 def bearer_token(headers: MultiMapping[str]) -> str:

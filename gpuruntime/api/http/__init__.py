@@ -1,1 +1,1 @@
-"""HTTP of this room: the server, the layers around a handler, and the dispatch."""
+"""HTTP of this room: the server, the layers around a handler, routes and problems."""

@@ -1,6 +1,6 @@
 """The HTTP server: aiohttp's, with limits and with an answer to bytes that are not HTTP.
 
-Such bytes reach no middleware: aiohttp answers them itself, as text, and logs a traceback. Here
+Such bytes reach no layer: aiohttp answers them itself, as text, and logs a traceback. Here
 they get the same error as any other bad request.
 
 Bodies are not decompressed, as no route accepts a compressed one. The server ends connections that
@@ -18,7 +18,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from gpuruntime.api.errors import MalformedRequestError, NotServingError
-from gpuruntime.api.http.middleware import new_request_id
+from gpuruntime.api.http.layers import new_request_id
 from gpuruntime.api.http.problems import problem_answer
 from gpuruntime.api.http.security_headers import add_common_headers, common_headers
 

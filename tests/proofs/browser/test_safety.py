@@ -15,7 +15,7 @@ from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.tokens import TokenGuard
 from tests.proofs.browser.chromium import Browser, browsing
 from tests.proofs.browser.site import Site, add_unit, cluster_with_each_phase
-from tests.rooms.api.http.test_middleware import CountingMeter
+from tests.rooms.api.http.test_layers import CountingMeter
 from tests.rooms.api.service import UNITS, service, unit_order
 
 pytestmark = pytest.mark.cluster

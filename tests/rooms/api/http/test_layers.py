@@ -1,6 +1,7 @@
 """Layers around every route: request ids, methods, limits, deadlines and unexpected errors."""
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,6 +10,10 @@ import pytest
 import structlog
 
 from gpuruntime.api.app import BODY_LIMIT
+from gpuruntime.api.auth.access import Principal, Role
+from gpuruntime.api.auth.rate_limits import Limits
+from gpuruntime.api.auth.tokens import TokenGuard
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.models.kubernetes.cluster import Node
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.faults import slow
@@ -51,6 +56,52 @@ async def cluster() -> Cluster:
 async def api(cluster: Cluster, meter: CountingMeter) -> AsyncIterator[Service]:
     async with service(cluster, meter=meter) as served:
         yield served
+
+
+# A fault for each layer that can refuse a request, in the layers' order, and its answer.
+FAULTS: dict[str, tuple[int, str]] = {
+    "too many requests": (503, "service_unavailable"),
+    "no token": (401, "unauthenticated"),
+    "too many of this caller": (429, "too_many_requests"),
+    "no right": (403, "forbidden"),
+    "another media type": (415, "unsupported_media_type"),
+    "an unknown parameter": (400, "invalid_request: parameter"),
+    "a bad body": (400, "invalid_request: image"),
+    "no cluster": (503, "service_unavailable"),
+}
+
+
+@pytest.mark.parametrize("outermost", range(len(FAULTS)), ids=list(FAULTS))
+async def test_of_all_faults_of_a_request_the_outermost_layer_answers_its_own(
+    cluster: Cluster, outermost: int
+) -> None:
+    faults = list(FAULTS)[outermost:]
+    role = Role.VIEWER if "no right" in faults else Role.OPERATOR
+    callers = {hashlib.sha256(b"token").digest(): Principal(name="a", role=role)}
+    body = unit_order(image=7) if "a bad body" in faults else unit_order()
+    media_type = "text/plain" if "another media type" in faults else "application/json"
+    token = {} if "no token" in faults else {"Authorization": "Bearer token"}
+    async with service(
+        cluster,
+        guard=TokenGuard(lambda: callers),
+        most_requests=0 if "too many requests" in faults else 1,
+        limits=Limits(burst=0 if "too many of this caller" in faults else 1),
+    ) as api:
+        api.connection = ClusterLink(is_connected=False, is_synced=False)
+        answer = await api.call(
+            "POST",
+            f"{UNITS}?parameter=1" if "an unknown parameter" in faults else UNITS,
+            body,
+            headers={"Content-Type": media_type, **token},
+        )
+    code = ": ".join([answer.code, *answer.fields])
+    assert (answer.status, code) == FAULTS[faults[0]]
+
+
+async def test_a_page_of_another_site_is_refused_before_its_body_is_read(api: Service) -> None:
+    headers = {"Origin": "http://elsewhere.example", "Content-Type": "text/plain"}
+    answer = await api.call("POST", UNITS, {}, headers=headers)
+    assert (answer.status, answer.code) == (403, "forbidden")
 
 
 async def test_a_sane_request_id_comes_back_on_every_answer(api: Service) -> None:
