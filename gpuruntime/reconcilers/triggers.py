@@ -1,7 +1,8 @@
 """Triggers: which changes enqueue which keys.
 
 A standby enqueues nothing. A new leader adds every object to the backlog, and new stock is added
-there, too. A change that no reconciler reads enqueues nothing.
+there, too. Units whose children changed go first, as they are nearly finished. A change that no
+reconciler reads enqueues nothing.
 """
 
 from collections.abc import Iterable
@@ -137,7 +138,7 @@ class Triggers:
         is_stock = namespace == self._stock_namespace
         informer = self._informers.stock if is_stock else self._informers.units
         if self.is_leading and key in informer.store:
-            (self.stock if is_stock else self.units).add(key)
+            (self.stock if is_stock else self.units).add(key, lane=Lane.BEGUN)
 
     def _enqueue_source(self, unit: GPUUnit | None) -> None:
         source = provenance.source_of(unit) if unit else None
