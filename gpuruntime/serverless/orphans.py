@@ -16,15 +16,12 @@ from gpuruntime.bus.jetstream import JetStream, StoredMessage
 from gpuruntime.bus.messages import Invocation, Record, read_invocation
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import ConflictError, Records
-from gpuruntime.concurrency.clock import loop_time
-from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.serverless.scaling.consumers import Consumers
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats
-from gpuruntime.serverless.scaling.queue_depths import DepthPoller
 from gpuruntime.serverless.scaling.workers import SERVING
 
 log = structlog.get_logger()
@@ -221,35 +218,22 @@ class Takeovers:
 class UndeclaredFunctions:
     """Ends invocations of functions that no unit declares, and deletes their consumers.
 
-    A function counts as undeclared only if the cluster itself shows it, after a grace time.
-    `grace_seconds` covers a new template that has not reached this process yet.
+    A function counts as undeclared only if the cluster itself shows it: a cache may lag.
     """
 
     units: Cache[GPUUnit]
-    depth_poller: DepthPoller
     consumers: Consumers
     orphans: Orphans
     catch_up: Callable[[], Awaitable[None]]
-    grace_seconds: float
-    # Since when no unit declares it, as seen here; loop time.
-    since: dict[str, float] = attrs.field(factory=dict)
 
-    async def reconcile(self, function: str) -> Result:
-        now = loop_time()
-        left = self.since.setdefault(function, now) + self.grace_seconds - now
-        if left > 0:
-            return Result(requeue_after_seconds=left)
-        if self.depth_poller.of(function) is None or not await self._is_gone(function):
-            return Result(requeue_after_seconds=AGAIN_SECONDS)
+    async def end(self, function: str) -> float | None:
+        """End the function; return in how many seconds to retry, or None if nothing is left."""
         try:
-            return await self._end(function)
+            is_over = await self._is_gone(function) and await self._end(function)
         except BusError as error:
             log.warning("invocations without a function stay for now", reason=str(error))
-            return Result(requeue_after_seconds=AGAIN_SECONDS)
-
-    def forget(self, function: str) -> None:
-        """Forget the function, because a unit declares it."""
-        self.since.pop(function, None)
+            is_over = False
+        return None if is_over else AGAIN_SECONDS
 
     async def _is_gone(self, function: str) -> bool:
         try:
@@ -259,13 +243,12 @@ class UndeclaredFunctions:
             return False
         return not self.units.store.by_index(FUNCTION, function)
 
-    async def _end(self, function: str) -> Result:
+    async def _end(self, function: str) -> bool:
         has_workers = bool(self.units.store.by_index(SERVING, function))
         if not await self.orphans.end(function, has_workers=has_workers):
-            return Result(requeue_after_seconds=AGAIN_SECONDS)
+            return False
         await self.consumers.remove(function)
-        self.forget(function)
-        return DONE
+        return True
 
 
 def _is_of_another(message: StoredMessage, function: str, declarer: str) -> bool:

@@ -22,8 +22,8 @@ from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.errors import FunctionNotFoundError, bus_translated
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats
-from gpuruntime.serverless.scaling.plan import SILENT_SECONDS
 from gpuruntime.serverless.scaling.queue_depths import Depths
+from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS
 
 LOOK_SECONDS: Final = 10.0
 

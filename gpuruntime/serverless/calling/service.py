@@ -21,7 +21,7 @@ from gpuruntime.serverless.calling.invocations import Invocations
 from gpuruntime.serverless.calling.wakeups import Wakeups
 from gpuruntime.serverless.results.store import ResultReader
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
-from gpuruntime.serverless.scaling.plan import SILENT_SECONDS
+from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS
 
 
 @attrs.frozen(kw_only=True, slots=True)

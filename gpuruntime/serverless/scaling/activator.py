@@ -23,11 +23,14 @@ from gpuruntime.operations.lookup.caches import FUNCTION
 from gpuruntime.operations.units import Units
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.orphans import Orphans, Takeovers, UndeclaredFunctions
+from gpuruntime.serverless.scaling.actions import Actions
 from gpuruntime.serverless.scaling.consumers import Consumers
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
+from gpuruntime.serverless.scaling.history import Histories
+from gpuruntime.serverless.scaling.observation import Observer
 from gpuruntime.serverless.scaling.queue_depths import DepthPoller, Depths
 from gpuruntime.serverless.scaling.reconciler import Scaler
-from gpuruntime.serverless.scaling.status import COMPONENT, FunctionStatus
+from gpuruntime.serverless.scaling.report import COMPONENT, Reporter
 from gpuruntime.serverless.scaling.triggers import FunctionTriggers
 from gpuruntime.serverless.scaling.worker_units import WorkerUnits
 from gpuruntime.serverless.scaling.workers import functions_in
@@ -104,8 +107,10 @@ class Activator:
             now=means.now,
             meter=meter,
         )
-        gone = self._make_undeclared(means, options, orphans, catch_up)
-        self._scaler = self._make_scaler(means, units, gone, orphans)
+        self.histories = Histories()
+        self.scaler = self._make_scaler(
+            means, units, orphans, catch_up, grace_seconds=options.orphan_seconds
+        )
         self.triggers = FunctionTriggers(
             self._keys,
             units=caches.units,
@@ -113,21 +118,20 @@ class Activator:
             namespace=namespace,
             depth_poller=self.depth_poller,
             beats=self._beats,
-            short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),
-            touch=self._scaler.touch,
+            histories=self.histories,
         )
         self.controller = Controller(
-            "function", self._keys, self._scaler.reconcile, workers=AT_ONCE, meter=meter
+            "function", self._keys, self.scaler.reconcile, workers=AT_ONCE, meter=meter
         )
         self._survey_due = asyncio.Event()
 
     def function_depths(self) -> Rows:
-        histories = self._scaler.histories
+        histories = self.histories.declared
         return {(name,): memory.status.depth for name, memory in histories.items()}
 
     def function_waits(self) -> Rows:
         """Return the wait of each function's oldest queued invocation, or 0 if none waits."""
-        now, histories = self._now(), self._scaler.histories
+        now, histories = self._now(), self.histories.declared
         return {(name,): memory.oldest_wait_seconds(now) for name, memory in histories.items()}
 
     @property
@@ -159,43 +163,47 @@ class Activator:
         await self.recorder.settle(SETTLE_SECONDS)
 
     def _make_scaler(
-        self, means: OperationContext, units: Units, gone: UndeclaredFunctions, orphans: Orphans
+        self,
+        means: OperationContext,
+        units: Units,
+        orphans: Orphans,
+        catch_up: Callable[[], Awaitable[None]],
+        *,
+        grace_seconds: float,
     ) -> Scaler:
-        caches, queue = means.caches, self._queue
+        caches, queue, histories = means.caches, self._queue, self.histories
         return Scaler(
-            units=caches.units,
-            stock=caches.stock,
-            workers=WorkerUnits(means, units, queue.connection, queue.names, rng=means.rng),
-            depth_poller=self.depth_poller,
-            beats=self._beats,
-            consumers=self._consumers,
-            status=FunctionStatus(
+            observer=Observer(
+                units=caches.units,
+                stock=caches.stock,
+                depth_of=self.depth_poller.of,
+                beat_of=self._beats.of,
+                receiving_since=lambda: self.receiving_since,
+                histories=histories,
+                grace_seconds=grace_seconds,
+                meter=self._meter,
+            ),
+            actions=Actions(
+                workers=WorkerUnits(means, units, queue.connection, queue.names, rng=means.rng),
+                consumers=self._consumers,
+                takeovers=Takeovers(caches.units, orphans, self._beats),
+                undeclared=UndeclaredFunctions(
+                    units=caches.units,
+                    consumers=self._consumers,
+                    orphans=orphans,
+                    catch_up=catch_up,
+                ),
+                histories=histories,
+                meter=self._meter,
+            ),
+            reporter=Reporter(
                 client=means.client,
                 units=caches.units,
                 depths=self._depths,
                 recorder=self.recorder,
+                histories=histories,
                 now=means.now,
             ),
-            gone=gone,
-            takeovers=Takeovers(caches.units, orphans, self._beats),
-            receiving_since=lambda: self.receiving_since,
-            meter=self._meter,
-        )
-
-    def _make_undeclared(
-        self,
-        means: OperationContext,
-        options: ActivatorOptions,
-        orphans: Orphans,
-        catch_up: Callable[[], Awaitable[None]],
-    ) -> UndeclaredFunctions:
-        return UndeclaredFunctions(
-            units=means.caches.units,
-            depth_poller=self.depth_poller,
-            consumers=self._consumers,
-            orphans=orphans,
-            catch_up=catch_up,
-            grace_seconds=options.orphan_seconds,
         )
 
     async def _follow_sessions(self) -> None:
@@ -243,7 +251,7 @@ class Activator:
 
     async def _measure(self) -> None:
         while True:
-            statuses = [memory.status for memory in self._scaler.histories.values()]
+            statuses = [memory.status for memory in self.histories.declared.values()]
             for state, count in (
                 ("desired", sum(status.desiredWorkers for status in statuses)),
                 ("ready", sum(status.readyWorkers for status in statuses)),

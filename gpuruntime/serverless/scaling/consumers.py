@@ -1,4 +1,4 @@
-"""The consumers of functions: created, recreated, and freed of an older bound."""
+"""The consumers of functions: created, and recreated if they are lost."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,8 @@ import attrs
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names, is_function_name
-from gpuruntime.bus.provisioning import change_consumer, declare_consumer
-from gpuruntime.bus.streams import (
-    consumer_declaration,
-    former_consumer_declaration,
-    is_former,
-    unbounded,
-)
+from gpuruntime.bus.provisioning import declare_consumer
+from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.models.encoding.json import JsonObject
 
 
@@ -37,21 +32,13 @@ class Consumers:
         self._ack_wait_seconds = ack_wait_seconds
         self._standing: set[str] = set()
 
-    async def ensure(self, function: str, *, most_in_hand: int) -> None:
-        """Create the consumer if necessary; return at once if it is known to exist.
-
-        `most_in_hand` gives the bound that an older release has set, which is removed.
-        """
+    async def ensure(self, function: str) -> None:
+        """Create the consumer if necessary; return at once if it is known to exist."""
         if function in self._standing:
             return
-        names, stream, wait = self._names, self._names.invocations, self._ack_wait_seconds
+        names, wait = self._names, self._ack_wait_seconds
         declaration = consumer_declaration(names, function, ack_wait_seconds=wait)
-        found = await declare_consumer(self._jetstream, stream, declaration)
-        former = former_consumer_declaration(
-            names, function, most_in_hand=most_in_hand, ack_wait_seconds=wait
-        )
-        if is_former(former, found):
-            await change_consumer(self._jetstream, stream, found, **unbounded(found))
+        await declare_consumer(self._jetstream, names.invocations, declaration)
         self._standing.add(function)
 
     async def remove(self, function: str) -> None:

@@ -1,17 +1,17 @@
-"""The leader's memory of a function between two reconciles: only times and counts.
+"""The leader's memory of functions between two reconciles: only times and counts.
 
 A new leader starts without it and reaches the same result a little later.
 """
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
 import attrs
 
 from gpuruntime.models.kinds.functions import ServerlessStatus
-from gpuruntime.serverless.scaling.observation import FirstSeen
-from gpuruntime.serverless.scaling.plan import (
+from gpuruntime.serverless.scaling.worker_plan import (
     UNSETTLED_SECONDS,
     Shortage,
     Worker,
@@ -21,6 +21,19 @@ from gpuruntime.serverless.scaling.plan import (
 
 # Another claim was faster; after this time the cache shows which stock is left.
 RACE_SECONDS: Final = 1.0
+
+
+@attrs.define(slots=True)
+class FirstSeen:
+    """Since when this leader has seen a state, by uid; moments are loop time."""
+
+    draining: dict[str, float] = attrs.field(factory=dict)
+    adrift: dict[str, float] = attrs.field(factory=dict)
+
+    def keep(self, uids: set[str]) -> None:
+        for seen in (self.draining, self.adrift):
+            for uid in seen.keys() - uids:
+                del seen[uid]
 
 
 class Demand:
@@ -62,7 +75,6 @@ class FunctionHistory:
 
     uid: str
     demand: Demand
-    sightings: FirstSeen = attrs.field(factory=FirstSeen)
     status: ServerlessStatus = ServerlessStatus()
     failure: str = ""
     told_at: float | None = None
@@ -105,6 +117,10 @@ class FunctionHistory:
     def held_seconds(self, now: float) -> float | None:
         """Return for how long no claim is made after a failed one; None if claims may be made."""
         return self._held_until - now if now < self._held_until else None
+
+    def refusal(self, now: float) -> str:
+        """Return why no claim is made for now, or an empty text if claims may be made."""
+        return self.failure if self.held_seconds(now) else ""
 
     def note_claim(self, name: str, failure: str, now: float) -> None:
         """Note a claim; of several at once, a failure is reported whatever the others do."""
@@ -156,3 +172,52 @@ class FunctionHistory:
             return False
         self._asked_at = now
         return True
+
+
+@attrs.frozen(slots=True)
+class Histories:
+    """The leader's memory of all functions, by name; moments are loop time."""
+
+    declared: dict[str, FunctionHistory] = attrs.field(factory=dict)
+    # Since when no unit declares a function.
+    undeclared: dict[str, float] = attrs.field(factory=dict)
+    # By specName, the functions that wait for stock of it.
+    short: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
+    _sightings: dict[str, FirstSeen] = attrs.field(factory=dict)
+
+    def of(self, function: str, uid: str, *, workers: int, now: float) -> FunctionHistory:
+        """Return the history of a function; a template that takes it over gets a new one."""
+        self.undeclared.pop(function, None)
+        history = self.declared.get(function)
+        if history is None or history.uid != uid:
+            history = self.declared[function] = FunctionHistory.of(uid, workers, now)
+        return history
+
+    def undeclared_since(self, function: str, now: float) -> float:
+        """Return since when no unit declares the function, and forget its history."""
+        self.declared.pop(function, None)
+        for waiting in self.short.values():
+            waiting.discard(function)
+        return self.undeclared.setdefault(function, now)
+
+    def sightings(self, function: str, uids: Iterable[str]) -> FirstSeen:
+        """Return when states of the function's workers were first seen; forget other workers."""
+        seen = self._sightings.pop(function, None) or FirstSeen()
+        known = set(uids)
+        seen.keep(known)
+        if known:
+            self._sightings[function] = seen
+        return seen
+
+    def note_shortage(self, function: str, spec_name: str, *, is_short: bool) -> None:
+        """Note whether more free stock of the specName may change the function's plan."""
+        waiting = self.short[spec_name]
+        (waiting.add if is_short else waiting.discard)(function)
+
+    def touch(self, function: str, now: float) -> bool:
+        """Note a call just now; return whether workers are wanted for the function already."""
+        history = self.declared.get(function)
+        if history is None:
+            return False
+        history.touch(now)
+        return history.status.desiredWorkers > 0

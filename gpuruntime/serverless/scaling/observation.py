@@ -1,11 +1,16 @@
-"""The observed state of a function's workers, from their units and their heartbeats."""
+"""The observed state of a function: its units, its workers' heartbeats, its queue, and free stock.
 
-from collections.abc import Mapping
+Each source that is read here queues the function when it changes: see READS.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from gpuruntime.bus.messages import WorkerState
+from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.meter import Meter
 from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
@@ -13,11 +18,37 @@ from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.requests.units import CreateUnit
+from gpuruntime.operations.lookup.caches import FREE, FUNCTION, WORKER_OF, Cache
+from gpuruntime.operations.lookup.repository import owner_of
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
-from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
+from gpuruntime.serverless.scaling.history import FirstSeen, Histories
+from gpuruntime.serverless.scaling.plan import MOST_AT_ONCE, Observed, Owner
+from gpuruntime.serverless.scaling.worker_plan import (
+    SILENT_SECONDS,
+    Shortage,
+    Worker,
+    WorkerGroup,
+    WorkerPhase,
+    next_names,
+    workers_for,
+)
+from gpuruntime.serverless.scaling.workers import strays_of
 from gpuruntime.strict import validation
+
+# Each source of an observation, and what queues the function when the source changes.
+READS: Final[Mapping[str, str]] = {
+    "units by function": "a unit's event, if `template_state` differs",
+    "units by template": "a unit's event, if `worker_state` differs",
+    "units by service": "a unit's event, if `worker_state` differs",
+    "unit by name": "none: a name that becomes free is not needed, since numbers do not end",
+    "stock by spec": "a stock unit's event, while the plan waits for stock",
+    "depth": "each reading that shows work, and the first one after none",
+    "heartbeat": "a heartbeat with another state; silence is seen when looking again",
+    "session": "the first reading of each session",
+}
 
 # If the manager has no broker, it could not give a worker one.
 _REFUSED: Final[Mapping[str, Shortage]] = {
@@ -39,19 +70,6 @@ _LIMITS: Final = (
 )
 
 
-@attrs.define(slots=True)
-class FirstSeen:
-    """Since when this leader has seen a state, by uid; moments are loop time."""
-
-    draining: dict[str, float] = attrs.field(factory=dict)
-    adrift: dict[str, float] = attrs.field(factory=dict)
-
-    def keep(self, uids: set[str]) -> None:
-        for seen in (self.draining, self.adrift):
-            for uid in seen.keys() - uids:
-                del seen[uid]
-
-
 @attrs.frozen(kw_only=True, slots=True)
 class Moment:
     """The current moment, and since when heartbeats can be received; None if they cannot."""
@@ -69,6 +87,131 @@ class Moment:
     def is_fresh(self, heard: LastHeartbeat) -> bool:
         """Return whether the heartbeat is recent and a newer one would have been received."""
         return self.receiving_since is not None and self.now - heard.at < SILENT_SECONDS
+
+
+def template_state(unit: GPUUnit | None) -> object:
+    """Return what an observation reads of a template, or None if the unit is none."""
+    if unit is None or not unit.spec.is_function_template:
+        return None
+    metadata = unit.metadata
+    return (
+        metadata.uid,
+        metadata.generation,
+        metadata.deletionTimestamp,
+        uids_asked(unit),
+        _readiness(unit),
+    )
+
+
+def worker_state(unit: GPUUnit | None) -> object:
+    """Return what an observation reads of a worker, or None if the unit is none."""
+    if unit is None or not unit.spec.is_function_worker:
+        return None
+    metadata = unit.metadata
+    return (
+        metadata.uid,
+        metadata.generation,
+        metadata.deletionTimestamp,
+        labels.DRAINING in metadata.annotations,
+        uids_asked(unit),
+        unit.status.timeline.readyAt is not None,
+        _readiness(unit),
+    )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Observer:
+    """Reads all that decides on a function. It never waits, so that it sees a single moment."""
+
+    units: Cache[GPUUnit]
+    stock: Cache[GPUUnit]
+    depth_of: Callable[[str], int | None]
+    beat_of: Callable[[str, str], LastHeartbeat | None]
+    receiving_since: Callable[[], float | None]
+    histories: Histories
+    grace_seconds: float
+    meter: Meter
+
+    def observe(self, function: str) -> Observed:
+        now = loop_time()
+        template = owner_of(self.units.store.by_index(FUNCTION, function))
+        strays = tuple(strays_of(self.units, function))
+        own = self.units.store.by_index(WORKER_OF, template.metadata.uid) if template else ()
+        units = (*own, *(worker for _, workers in strays for worker in workers))
+        since = now if template else self.histories.undeclared_since(function, now)
+        seen_at = self.histories.sightings(function, [unit.metadata.uid for unit in units])
+        return Observed(
+            function=function,
+            owner=self._owner(function, template, own, seen_at, now) if template else None,
+            strays=tuple(
+                WorkerGroup(
+                    limits=_limits(workers[0], function),
+                    workers=self._workers(workers, former, seen_at, now),
+                    needed=0,
+                    free_stock=0,
+                    forbidden=Shortage.NO_TEMPLATE,
+                )
+                for former, workers in strays
+            ),
+            units={unit.metadata.name: unit for unit in units},
+            depth=self.depth_of(function),
+            grace_seconds=0.0 if template else since + self.grace_seconds - now,
+        )
+
+    def _owner(
+        self,
+        function: str,
+        template: GPUUnit,
+        units: Collection[GPUUnit],
+        seen_at: FirstSeen,
+        now: float,
+    ) -> Owner:
+        limits, depth = _limits(template, function), self.depth_of(function)
+        history = self.histories.of(function, template.metadata.uid, workers=len(units), now=now)
+        workers = self._workers(units, template, seen_at, now)
+        for seconds in history.started(workers, now):
+            self.meter.observe("serverless_worker_start_seconds", seconds)
+        needed = None if depth is None else workers_for(depth, limits)
+        held_seconds = history.held_seconds(now)
+        free_stock = self.stock.store.by_index(FREE, template.spec.specName)
+        group = WorkerGroup(
+            limits=limits,
+            workers=workers,
+            needed=history.needed(needed, now, limits.idleTimeoutSeconds),
+            free_stock=len(free_stock) if held_seconds is None else 0,
+            forbidden=forbidden(template),
+            replacement_in_seconds=history.replacement_in_seconds(now),
+        )
+        return Owner(
+            template=template,
+            workers=group,
+            free_names=self._free_names(template, limits.maxWorkers - len(units)),
+            falls_in_seconds=history.falls_in_seconds(now, limits.idleTimeoutSeconds),
+            held_seconds=held_seconds,
+        )
+
+    def _workers(
+        self, units: Iterable[GPUUnit], template: GPUUnit, seen_at: FirstSeen, now: float
+    ) -> tuple[Worker, ...]:
+        moment = Moment(now=now, receiving_since=self.receiving_since())
+        return tuple(
+            worker_of(
+                unit,
+                template,
+                self.beat_of(function_of(unit), unit.metadata.name),
+                sightings=seen_at,
+                moment=moment,
+            )
+            for unit in units
+        )
+
+    def _free_names(self, template: GPUUnit, room: int) -> tuple[str, ...]:
+        namespace = template.metadata.namespace
+        return next_names(
+            template.metadata.name,
+            lambda name: self.units.store.get(Key(namespace, name)) is not None,
+            max(min(room, MOST_AT_ONCE), 0),
+        )
 
 
 def worker_of(
@@ -167,3 +310,16 @@ def _since(phase: WorkerPhase, uid: str, sightings: FirstSeen, moment: Moment) -
     if phase is WorkerPhase.DRAINING:
         return sightings.draining.setdefault(uid, moment.now)
     return moment.now
+
+
+def _readiness(unit: GPUUnit) -> object:
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return (ready.status, ready.reason, ready.observedGeneration) if ready else None
+
+
+def function_of(worker: GPUUnit) -> str:
+    return worker.spec.serverless.requestID if worker.spec.serverless else ""
+
+
+def _limits(unit: GPUUnit, function: str) -> Serverless:
+    return unit.spec.serverless or Serverless(requestID=function)

@@ -1,271 +1,184 @@
-"""Pure decisions: how many workers a function needs, and the next steps towards that.
+"""Pure decision: what to do for a function, by the observation of its units and its queue."""
 
-There are deliberately few steps: claim missing workers, drain surplus ones, delete drained ones. A
-draining worker takes no invocations and is never kept. So it still occupies a seat but no longer
-counts as a worker.
-"""
-
-from collections.abc import Callable
-from enum import StrEnum
-from itertools import count, islice
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
 
 import attrs
 
-from gpuruntime.models.kinds.functions import Serverless, ServerlessStatus, worker_name
+from gpuruntime.models.kinds.functions import Serverless, ServerlessStatus
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.serverless.scaling.status import status_of
+from gpuruntime.serverless.scaling.worker_plan import (
+    DRAINING_SECONDS,
+    Shortage,
+    WorkerGroup,
+    WorkerPhase,
+    WorkerPlan,
+    plan_workers,
+)
 
-# Three heartbeats. A worker that misses them has ended or is cut off from the broker.
-SILENT_SECONDS: Final = 15.0
-# Added to the longest attempt of a draining worker.
-DRAIN_SLACK_SECONDS: Final = 30.0
-# By then a restarting node is back, and an evicted Pod runs on another one.
-LASTING_SECONDS: Final = 120.0
-FIRST_REPLACEMENT_SECONDS: Final = 10.0
-LONGEST_REPLACEMENT_SECONDS: Final = 600.0
-# How often a state is checked that no event reports.
-DRAINING_SECONDS: Final = 1.0
-UNSETTLED_SECONDS: Final = 10.0
-
-
-class WorkerPhase(StrEnum):
-    """The phase of a worker.
-
-    `adrift` means that no node takes it, that its node is silent, or that it drains although this
-    leader did not order it. Its container has not failed.
-    """
-
-    STARTING = "starting"
-    READY = "ready"
-    FAILED = "failed"
-    ADRIFT = "adrift"
-    DRAINING = "draining"
-    GONE = "gone"
-
-
-class Shortage(StrEnum):
-    """Why a function has fewer workers than it needs, or none at all."""
-
-    SUSPENDED = "suspended"
-    NO_TEMPLATE = "no_worker_template"
-    INVALID = "invalid_spec"
-    NO_QUEUE = "queue_unknown"
-    CAPACITY = "insufficient_capacity"
-    WORKER_FAILED = "worker_failed"
-    WORKER_LOST = "worker_lost"
+# Of one kind and per function, so that a large one does not flood the cluster.
+MOST_AT_ONCE: Final = 16
+# The retry interval while the queue's content is unknown.
+UNKNOWN_DEPTH_SECONDS: Final = 5.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Worker:
-    """A worker, as the plan sees it.
+class Owner:
+    """The unit that declares a function, with its workers.
 
-    `since_seconds` is how long this leader has seen it drain or be adrift. A worker `is_silent` if
-    its heartbeats are missing, and not `is_current` if its template has changed since. A worker
-    that `has_withdrawn` drains, whatever the order came from, and never takes another invocation.
-    A `gone` worker waits only for Kubernetes to delete it.
+    `free_names` are the next names of workers. `falls_in_seconds` is when fewer workers may be
+    needed; `held_seconds` is how long no claim is made after a failed one. Both may be None.
     """
 
-    name: str
-    phase: WorkerPhase
-    is_current: bool = True
-    has_drained: bool = False
-    has_withdrawn: bool = False
-    is_silent: bool = False
-    busy: int = 0
-    since_seconds: float = 0.0
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.phase in (WorkerPhase.DRAINING, WorkerPhase.GONE)
+    template: GPUUnit
+    workers: WorkerGroup
+    free_names: tuple[str, ...] = ()
+    falls_in_seconds: float | None = None
+    held_seconds: float | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Observed:
-    """`needed` is None while the amount of work is unknown.
+    """`owner` is None if no unit declares the function, and `grace_seconds` then says for how
+    long this may be a delay of the cache.
 
-    `forbidden` says why no worker may run at all. `free_stock` is how much could be claimed now.
+    `strays` are the workers of units that own it no more. `units` has all workers by name.
+    `depth` is None while it is unknown.
     """
 
-    limits: Serverless
-    workers: tuple[Worker, ...]
-    needed: int | None
-    free_stock: int
-    forbidden: Shortage | None = None
-    replacement_in_seconds: float = 0.0
+    function: str
+    owner: Owner | None
+    strays: tuple[WorkerGroup, ...] = ()
+    units: Mapping[str, GPUUnit] = attrs.field(factory=dict)
+    depth: int | None = None
+    grace_seconds: float = 0.0
+
+
+@attrs.frozen(slots=True)
+class EnsureConsumer:
+    """Create the function's consumer, without which workers get nothing."""
+
+
+@attrs.frozen(slots=True)
+class EndEarlierInvocations:
+    """End what was accepted for another declarer than this one, which is a uid."""
+
+    declarer: str
+
+
+@attrs.frozen(slots=True)
+class EndAllInvocations:
+    """End all invocations and delete the consumer, since no unit declares the function."""
+
+
+@attrs.frozen(slots=True)
+class Claim:
+    """Claim stock for a new worker of the template."""
+
+    name: str
+    template: GPUUnit
+    function: Serverless
+
+
+@attrs.frozen(slots=True)
+class Delete:
+    """Delete a worker that has drained or never will."""
+
+    name: str
+
+
+@attrs.frozen(slots=True)
+class Drain:
+    """Mark a worker as draining, and order it to drain."""
+
+    name: str
+    is_replacement: bool = False
+
+
+@attrs.frozen(slots=True)
+class OrderDrain:
+    """Repeat the order to drain, which is not acknowledged."""
+
+    name: str
+
+
+Intent: TypeAlias = (
+    EnsureConsumer
+    | EndEarlierInvocations
+    | EndAllInvocations
+    | Claim
+    | Delete
+    | Drain
+    | OrderDrain
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Plan:
-    """`drain` and `delete` are names; `replaced` is the lost worker among `drain`."""
+    """Intents that do not depend on each other, and the status if a unit declares the function.
 
-    wanted: int
-    claims: int = 0
-    drain: tuple[str, ...] = ()
-    delete: tuple[str, ...] = ()
-    replaced: str = ""
-    shortage: Shortage | None = None
+    If a plan `waits_for_stock`, more free stock may change it.
+    """
+
+    intents: tuple[Intent, ...] = ()
+    status: ServerlessStatus | None = None
+    waits_for_stock: bool = False
+    is_cold_start: bool = False
     look_again_seconds: float | None = None
 
 
-def workers_for(depth: int, limits: Serverless) -> int:
-    """Return how many workers the depth needs, regardless of the function's bounds."""
-    return -(-depth // limits.concurrency)
-
-
 def decide(seen: Observed) -> Plan:
-    wanted = _wanted(seen)
-    staying = [worker for worker in seen.workers if not worker.is_leaving]
-    delete = tuple(worker.name for worker in seen.workers if _may_be_deleted(worker, seen.limits))
-    excess = len(staying) - wanted
-    if excess > 0:
-        drain = tuple(worker.name for worker in sorted(staying, key=_drain_order)[:excess])
-        plan = Plan(wanted=wanted, drain=drain, delete=delete, shortage=seen.forbidden)
-    elif excess < 0:
-        claims, shortage = _claims(seen, staying, -excess)
-        replaced = "" if claims else _replaced(seen, staying, may_claim=False)
-        plan = Plan(
-            wanted=wanted,
-            claims=claims,
-            drain=(replaced,) if replaced else (),
-            delete=delete,
-            replaced=replaced,
-            shortage=shortage,
-        )
-    else:
-        replaced = _replaced(seen, staying, may_claim=seen.free_stock > 0)
-        exchanged = replaced or _outdated(seen)
-        plan = Plan(
-            wanted=wanted,
-            drain=(exchanged,) if exchanged else (),
-            delete=delete,
-            replaced=replaced,
-            shortage=seen.forbidden or _trouble(staying),
-        )
-    return attrs.evolve(plan, look_again_seconds=_look_again_seconds(seen, plan))
-
-
-def replacement_seconds(replaced: int) -> float:
-    """Return how long to wait after this many replacements in a row before the next one."""
-    doubled = FIRST_REPLACEMENT_SECONDS * 2.0 ** min(max(replaced - 1, 0), 16)
-    return min(doubled, LONGEST_REPLACEMENT_SECONDS)
-
-
-def next_names(template: str, is_taken: Callable[[str], bool], wanted: int) -> tuple[str, ...]:
-    """Return the names of new workers, with the lowest free numbers."""
-    names = (worker_name(template, number) for number in count(1))
-    return tuple(islice((name for name in names if not is_taken(name)), wanted))
-
-
-def status_of(
-    seen: Observed, plan: Plan, *, depth: int, oldest_wait_seconds: float, failure: str = ""
-) -> ServerlessStatus:
-    """Return the status. `failure` is the code of a claim that failed for another reason.
-
-    A lack of stock is the plan's own shortage.
-    """
-    workers = seen.workers
-    return ServerlessStatus(
-        desiredWorkers=plan.wanted,
-        readyWorkers=sum(worker.phase is WorkerPhase.READY for worker in workers),
-        busyWorkers=sum(worker.busy > 0 for worker in workers),
-        drainingWorkers=sum(worker.is_leaving for worker in workers),
-        depth=depth,
-        oldestWaitSeconds=int(oldest_wait_seconds),
-        reason=failure or (plan.shortage or ""),
+    strays = [intent for group in seen.strays for intent in _removals(group, plan_workers(group))]
+    plan = _declared(seen, seen.owner) if seen.owner else _undeclared(seen)
+    stray_seconds = DRAINING_SECONDS if seen.strays else None
+    return attrs.evolve(
+        plan,
+        intents=(*strays, *plan.intents),
+        look_again_seconds=earliest(stray_seconds, plan.look_again_seconds),
     )
 
 
-def _wanted(seen: Observed) -> int:
-    """Return how many workers to have; if the work is unknown, keep the present ones."""
-    limits = seen.limits
-    if seen.forbidden:
-        return 0
-    needed = seen.needed
-    if needed is None:
-        needed = sum(not worker.is_leaving for worker in seen.workers)
-    return min(max(needed, limits.minAvailableCount), limits.maxWorkers)
+def earliest(*seconds: float | None) -> float | None:
+    """Return the shortest of the times; None stands for no time."""
+    return min((each for each in seconds if each is not None), default=None)
 
 
-def _claims(seen: Observed, staying: list[Worker], missing: int) -> tuple[int, Shortage | None]:
-    """Return how many to claim, and why not all. Leaving workers still count to maxWorkers."""
-    if _is_broken(staying):
-        return 0, Shortage.WORKER_FAILED
-    room = seen.limits.maxWorkers - len(seen.workers)
-    asked = min(missing, max(room, 0))
-    claims = min(asked, seen.free_stock)
-    return claims, Shortage.CAPACITY if claims < asked else _trouble(staying)
+def _undeclared(seen: Observed) -> Plan:
+    if seen.grace_seconds > 0:
+        return Plan(look_again_seconds=seen.grace_seconds)
+    if seen.depth is None:
+        return Plan(look_again_seconds=UNKNOWN_DEPTH_SECONDS)
+    return Plan(intents=(EndAllInvocations(),))
 
 
-def _is_broken(staying: list[Worker]) -> bool:
-    """Return whether a worker of the current template failed and none is ready.
-
-    Such a template gets no more stock for now.
-    """
-    current = [worker.phase for worker in staying if worker.is_current]
-    return WorkerPhase.FAILED in current and WorkerPhase.READY not in current
-
-
-def _replaced(seen: Observed, staying: list[Worker], *, may_claim: bool) -> str:
-    """Return the worker that was lost for longest, if another can be claimed for it, or "".
-
-    A withdrawn worker does not come back, so it is drained without that condition. The next stock
-    may be waiting for its envelope.
-    """
-    lost = [
-        worker
-        for worker in staying
-        if worker.phase is WorkerPhase.ADRIFT
-        and worker.since_seconds >= LASTING_SECONDS
-        and (may_claim or worker.has_withdrawn)
-    ]
-    if not lost or seen.replacement_in_seconds > 0:
-        return ""
-    return max(lost, key=lambda worker: worker.since_seconds).name
-
-
-def _outdated(seen: Observed) -> str:
-    """Return one outdated worker to drain once all current ones are ready, or ""."""
-    outdated = [worker for worker in seen.workers if not worker.is_current]
-    current = [worker for worker in seen.workers if worker.is_current]
-    is_settled = all(worker.phase is WorkerPhase.READY for worker in current)
-    if not outdated or not is_settled or any(worker.is_leaving for worker in outdated):
-        return ""
-    return min(outdated, key=_drain_order).name
-
-
-def _may_be_deleted(worker: Worker, limits: Serverless) -> bool:
-    """Return whether a draining worker is idle, silent or overdue; its messages come back."""
-    if worker.phase is not WorkerPhase.DRAINING:
-        return False
-    if worker.has_drained:
-        return True
-    silence = worker.is_silent and worker.since_seconds >= SILENT_SECONDS
-    return silence or worker.since_seconds >= limits.timeoutSeconds + DRAIN_SLACK_SECONDS
-
-
-def _drain_order(worker: Worker) -> tuple[bool, bool, int, int, str]:
-    """Sort unready workers first, then outdated, then idle ones, then high numbers."""
-    number = int(worker.name.rpartition("-")[2])
-    return (
-        worker.phase is WorkerPhase.READY,
-        worker.is_current,
-        worker.busy,
-        -number,
-        worker.name,
+def _declared(seen: Observed, owner: Owner) -> Plan:
+    group, found = owner.workers, plan_workers(owner.workers)
+    has_consumer = group.forbidden not in (Shortage.INVALID, Shortage.NO_TEMPLATE)
+    names = owner.free_names[: min(found.claims, MOST_AT_ONCE)]
+    has_lost = any(worker.phase is WorkerPhase.ADRIFT for worker in group.workers)
+    status = status_of(group, found, depth=seen.depth or 0)
+    return Plan(
+        intents=(
+            *((EnsureConsumer(),) if has_consumer else ()),
+            EndEarlierInvocations(owner.template.metadata.uid),
+            *(Claim(name, owner.template, group.limits) for name in names),
+            *_removals(group, found),
+        ),
+        status=status,
+        waits_for_stock=found.shortage is Shortage.CAPACITY or has_lost,
+        is_cold_start=bool(names) and not status.readyWorkers,
+        look_again_seconds=earliest(
+            found.look_again_seconds, owner.falls_in_seconds, owner.held_seconds
+        ),
     )
 
 
-def _trouble(staying: list[Worker]) -> Shortage | None:
-    phases = {worker.phase for worker in staying}
-    if WorkerPhase.FAILED in phases:
-        return Shortage.WORKER_FAILED
-    return Shortage.WORKER_LOST if WorkerPhase.ADRIFT in phases else None
-
-
-def _look_again_seconds(seen: Observed, plan: Plan) -> float | None:
-    """Return when the plan may change although no event arrives, or None if it may not."""
-    phases = {worker.phase for worker in seen.workers}
-    if plan.drain or plan.delete or WorkerPhase.DRAINING in phases:
-        return DRAINING_SECONDS
-    if plan.shortage is Shortage.CAPACITY or phases & {WorkerPhase.STARTING, WorkerPhase.ADRIFT}:
-        return UNSETTLED_SECONDS
-    return None
+def _removals(group: WorkerGroup, found: WorkerPlan) -> Iterator[Intent]:
+    for name in found.delete[:MOST_AT_ONCE]:
+        yield Delete(name)
+    for name in found.drain[:MOST_AT_ONCE]:
+        yield Drain(name, is_replacement=name == found.replaced)
+    for worker in group.workers:
+        if worker.phase is WorkerPhase.DRAINING and worker.name not in found.delete:
+            yield OrderDrain(worker.name)

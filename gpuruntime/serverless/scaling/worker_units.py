@@ -29,7 +29,7 @@ from gpuruntime.operations.errors import (
 from gpuruntime.operations.operations import tombstones_of
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.operations.units import Units
-from gpuruntime.serverless.scaling.plan import Shortage
+from gpuruntime.serverless.scaling.worker_plan import Shortage
 from gpuruntime.strict.structure import StrictError
 
 log = structlog.get_logger()

@@ -26,13 +26,13 @@ FUNCTIONS: Final = (
     ),
     Mutation(
         "workers are claimed beyond their limit",
-        "gpuruntime.serverless.scaling.plan",
+        "gpuruntime.serverless.scaling.worker_plan",
         "    asked = min(missing, max(room, 0))\n",
         "    asked = missing\n",
     ),
     Mutation(
         "the minimum of workers is not kept",
-        "gpuruntime.serverless.scaling.plan",
+        "gpuruntime.serverless.scaling.worker_plan",
         "    return min(max(needed, limits.minAvailableCount), limits.maxWorkers)\n",
         "    return min(needed, limits.maxWorkers)\n",
     ),
@@ -44,7 +44,7 @@ FUNCTIONS: Final = (
     ),
     Mutation(
         "workers of an earlier image stay",
-        "gpuruntime.serverless.scaling.plan",
+        "gpuruntime.serverless.scaling.worker_plan",
         "    return min(outdated, key=_drain_order).name\n",
         '    return ""\n',
     ),
@@ -56,7 +56,7 @@ FUNCTIONS: Final = (
     ),
     Mutation(
         "a worker that has drained is never deleted",
-        "gpuruntime.serverless.scaling.plan",
+        "gpuruntime.serverless.scaling.worker_plan",
         "    if worker.phase is not WorkerPhase.DRAINING:\n        return False\n",
         "    return False\n",
     ),

@@ -7,9 +7,9 @@ from typing import Final
 
 from tests.proofs.simulation.mutations.mutation import Mutation
 
-PLAN: Final = "gpuruntime.serverless.scaling.plan"
+PLAN: Final = "gpuruntime.serverless.scaling.worker_plan"
 FENCE: Final = "gpuruntime.worker.delivery_plan"
-SCALE_PLAN: Final = "tests/rooms/serverless/scaling/test_plan.py"
+SCALE_PLAN: Final = "tests/rooms/serverless/scaling/test_worker_plan.py"
 SCALING: Final = "tests/rooms/serverless/scaling/test_reconciler.py"
 ACTIVATOR: Final = "tests/rooms/serverless/scaling/test_activator.py"
 FENCED: Final = "tests/rooms/worker/test_delivery_plan.py"
@@ -91,30 +91,31 @@ WORKERS: Final = (
     ),
     Mutation(
         "a drain is not recorded",
-        "gpuruntime.serverless.scaling.reconciler",
-        "        await self.workers.mark_draining(worker)\n",
+        "gpuruntime.serverless.scaling.actions",
+        "                await self.workers.mark_draining(seen.units[name])\n",
         "",
         SCALING,
     ),
     Mutation(
         "a drain is ordered only once",
-        "gpuruntime.serverless.scaling.reconciler",
-        "                await self._order(by_name[worker.name])",
-        "                pass",
+        "gpuruntime.serverless.scaling.actions",
+        "            case OrderDrain(name):\n"
+        "                await self._order_drain(seen.units[name])\n",
+        "            case OrderDrain(name):\n                pass\n",
         f"{ACTIVATOR}::test_a_drain_order_is_repeated_until_the_worker_is_deleted",
     ),
     Mutation(
         "a refused claim is retried at every reconcile",
-        "gpuruntime.serverless.scaling.reconciler",
-        "            free_stock=0 if is_held else self._free_stock(template),",
-        "            free_stock=self._free_stock(template),",
+        "gpuruntime.serverless.scaling.observation",
+        "            free_stock=len(free_stock) if held_seconds is None else 0,",
+        "            free_stock=len(free_stock),",
         SCALING,
     ),
     Mutation(
         "workers of a unit that owns no function are kept",
-        "gpuruntime.serverless.scaling.reconciler",
-        "        strays = await self._remove_strays(function)\n",
-        "        strays = None\n",
+        "gpuruntime.serverless.scaling.observation",
+        "        strays = tuple(strays_of(self.units, function))\n",
+        "        strays = ()\n",
         "tests/rooms/audit/test_functions_at_work.py",
     ),
     Mutation(
@@ -126,7 +127,7 @@ WORKERS: Final = (
     ),
     Mutation(
         "the status of a function is written without a version",
-        "gpuruntime.serverless.scaling.status",
+        "gpuruntime.serverless.scaling.report",
         "                resource_version=template.metadata.resourceVersion,\n",
         "",
         f"{SCALING}::test_no_status_is_written_to_a_later_unit_of_the_templates_name",
@@ -305,7 +306,7 @@ INVOCATIONS: Final = (
         "invocations of a deleted function are left open",
         "gpuruntime.serverless.orphans",
         "        if not await self.orphans.end(function, has_workers=has_workers):\n"
-        "            return Result(requeue_after_seconds=AGAIN_SECONDS)\n",
+        "            return False\n",
         "",
         f"{ACTIVATOR}::test_invocations_of_a_deleted_function_end_and_its_consumer_is_deleted",
     ),

@@ -1,10 +1,6 @@
 from typing import Any
 
-import pytest
-
-from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.pull import INBOXES
-from gpuruntime.bus.streams import former_consumer_declaration
 from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.functions import MOST_WORKERS
@@ -42,17 +38,10 @@ async def change(made: Bus, function: str, **settings: Any) -> JsonObject:
     )
 
 
-async def made_formerly(made: Bus, function: str, *, most_in_hand: int) -> None:
-    former = former_consumer_declaration(
-        made.names, function, most_in_hand=most_in_hand, ack_wait_seconds=30.0
-    )
-    await declare_consumer(made.jetstream, made.names.invocations, former)
-
-
 async def test_a_consumer_has_no_bound_on_messages_that_wait_for_a_retry(
     declared: Bus,
 ) -> None:
-    await consumers_of(declared).ensure("new", most_in_hand=6)
+    await consumers_of(declared).ensure("new")
     config = await config_of(declared, "new")
     assert config["max_ack_pending"] == -1
     assert config["filter_subject"] == declared.names.invoke("new")
@@ -61,13 +50,13 @@ async def test_a_consumer_has_no_bound_on_messages_that_wait_for_a_retry(
 async def test_a_consumer_accepts_the_requests_of_all_its_workers(
     declared: Bus,
 ) -> None:
-    await consumers_of(declared).ensure("new", most_in_hand=6)
+    await consumers_of(declared).ensure("new")
     assert (await config_of(declared, "new"))["max_waiting"] >= 10 * MOST_WORKERS * INBOXES
 
 
 async def test_failing_invocations_do_not_delay_others(declared: Bus) -> None:
     await delete(declared, FUNCTION)
-    await consumers_of(declared).ensure(FUNCTION, most_in_hand=1)
+    await consumers_of(declared).ensure(FUNCTION)
     starts: list[tuple[str, int]] = []
 
     async def handle(call: Call) -> object:
@@ -85,42 +74,20 @@ async def test_failing_invocations_do_not_delay_others(declared: Bus) -> None:
 
 
 async def test_a_bound_that_the_operator_chose_is_kept_by_every_leader(declared: Bus) -> None:
-    await consumers_of(declared).ensure("new", most_in_hand=6)
+    await consumers_of(declared).ensure("new")
     for bound in (1, 12):
         await change(declared, "new", max_ack_pending=bound)
-        await consumers_of(declared).ensure("new", most_in_hand=6)
+        await consumers_of(declared).ensure("new")
         assert (await config_of(declared, "new"))["max_ack_pending"] == bound
-
-
-async def test_the_bound_of_an_older_release_is_removed_once(declared: Bus) -> None:
-    await made_formerly(declared, "old", most_in_hand=6)
-    await consumers_of(declared).ensure("old", most_in_hand=6)
-    assert (await config_of(declared, "old"))["max_ack_pending"] == -1
-    await change(declared, "old", max_ack_pending=12)
-    await consumers_of(declared).ensure("old", most_in_hand=6)
-    assert (await config_of(declared, "old"))["max_ack_pending"] == 12
-
-
-@pytest.mark.parametrize(
-    "setting", [{"ack_wait": 90_000_000_000}, {"max_ack_pending": 13}], ids=["ack wait", "bound"]
-)
-async def test_a_bound_that_the_operator_may_have_chosen_is_kept(
-    declared: Bus, setting: dict[str, int]
-) -> None:
-    await made_formerly(declared, "old", most_in_hand=6)
-    await change(declared, "old", **setting)
-    before = await config_of(declared, "old")
-    await consumers_of(declared).ensure("old", most_in_hand=6)
-    assert await config_of(declared, "old") == before
 
 
 async def test_a_deleted_consumer_is_missed_and_recreated(declared: Bus) -> None:
     consumers = consumers_of(declared)
     for function in ("one", "two"):
-        await consumers.ensure(function, most_in_hand=1)
+        await consumers.ensure(function)
     await delete(declared, "one")
     assert (await consumers.survey()).gone == ("one",)
-    await consumers.ensure("one", most_in_hand=1)
+    await consumers.ensure("one")
     assert (await consumers.survey()).gone == ()
     assert await config_of(declared, "one")
 
@@ -128,7 +95,7 @@ async def test_a_deleted_consumer_is_missed_and_recreated(declared: Bus) -> None
 async def test_the_broker_reports_a_deleted_consumer_on_its_advisory_subject(
     declared: Bus,
 ) -> None:
-    await consumers_of(declared).ensure("one", most_in_hand=1)
+    await consumers_of(declared).ensure("one")
     told: list[str] = []
     lost = declared.names.lost_consumers
     async with declared.connection.listening(lost, lambda message: told.append(message.subject)):
@@ -139,7 +106,7 @@ async def test_the_broker_reports_a_deleted_consumer_on_its_advisory_subject(
 
 async def test_consumers_that_were_not_ensured_here_are_listed(declared: Bus) -> None:
     consumers = consumers_of(declared)
-    await consumers.ensure("one", most_in_hand=1)
+    await consumers.ensure("one")
     assert (await consumers.survey()).others == (FUNCTION,)
 
 
@@ -155,7 +122,7 @@ async def test_a_consumer_whose_name_is_no_function_name_is_ignored(declared: Bu
 
 async def test_removing_a_missing_consumer_succeeds(declared: Bus) -> None:
     consumers = consumers_of(declared)
-    await consumers.ensure("one", most_in_hand=1)
+    await consumers.ensure("one")
     await consumers.remove("one")
     await consumers.remove("one")
     assert (await consumers.survey()).gone == ()
@@ -164,6 +131,6 @@ async def test_removing_a_missing_consumer_succeeds(declared: Bus) -> None:
 async def test_more_consumers_than_one_answer_lists_are_all_found(declared: Bus) -> None:
     consumers = consumers_of(declared)
     for number in range(MANY):
-        await consumers.ensure(f"f{number}", most_in_hand=1)
+        await consumers.ensure(f"f{number}")
     await delete(declared, "f1029")
     assert (await consumers.survey()).gone == ("f1029",)

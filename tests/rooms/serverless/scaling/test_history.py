@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.serverless.scaling.history import Demand, FunctionHistory
-from gpuruntime.serverless.scaling.plan import Worker, WorkerPhase
+from gpuruntime.serverless.scaling.worker_plan import Worker, WorkerPhase
 
 READY = (Worker(name="echo-w-1", phase=WorkerPhase.READY),)
 LOST = (Worker(name="echo-w-1", phase=WorkerPhase.ADRIFT),)

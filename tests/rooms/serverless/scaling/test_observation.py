@@ -21,14 +21,14 @@ from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.requests.units import CreateUnit
 from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
+from gpuruntime.serverless.scaling.history import FirstSeen
 from gpuruntime.serverless.scaling.observation import (
-    FirstSeen,
     Moment,
     forbidden,
     is_current,
     worker_of,
 )
-from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
+from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 FUNCTION = Serverless(requestID="echo")

@@ -1,347 +1,201 @@
+"""The plan for a function, as a table of situations and intents."""
+
+from itertools import product
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpuruntime.models.kinds.functions import Serverless
-from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.serverless.scaling.plan import (
-    LASTING_SECONDS,
-    SILENT_SECONDS,
+    MOST_AT_ONCE,
+    UNKNOWN_DEPTH_SECONDS,
+    Claim,
+    Delete,
+    Drain,
+    EndAllInvocations,
+    EndEarlierInvocations,
+    EnsureConsumer,
+    Intent,
     Observed,
-    Plan,
+    OrderDrain,
+    Owner,
+    decide,
+    earliest,
+)
+from gpuruntime.serverless.scaling.worker_plan import (
+    DRAINING_SECONDS,
+    LASTING_SECONDS,
+    UNSETTLED_SECONDS,
     Shortage,
     Worker,
+    WorkerGroup,
     WorkerPhase,
-    decide,
-    next_names,
-    replacement_seconds,
-    status_of,
-    workers_for,
 )
 
-LIMITS = Serverless(requestID="echo", maxWorkers=4, timeoutSeconds=60)
+LIMITS = Serverless(requestID="echo", maxWorkers=40)
+TEMPLATE = GPUUnit(
+    metadata=ObjectMeta(name="echo", uid="t"), spec=GPUUnitSpec(specName="g1.1", serverless=LIMITS)
+)
+BROKER = (EnsureConsumer(), EndEarlierInvocations("t"))
+NAMES = tuple(f"new-{number}" for number in range(40))
+READY = Worker(name="echo-w-1", phase=WorkerPhase.READY)
+FAILED = Worker(name="echo-w-1", phase=WorkerPhase.FAILED)
+DRAINING = Worker(name="echo-w-2", phase=WorkerPhase.DRAINING)
+DRAINED = Worker(name="echo-w-3", phase=WorkerPhase.DRAINING, has_drained=True)
+LOST = Worker(name="echo-w-4", phase=WorkerPhase.ADRIFT, since_seconds=LASTING_SECONDS)
+OLD = Worker(name="echo-w-5", phase=WorkerPhase.READY, is_current=False)
 
 
-def worker(number: int = 1, phase: WorkerPhase = WorkerPhase.READY, **members: Any) -> Worker:
-    return Worker(name=f"echo-w-{number}", phase=phase, **members)
+def group(*workers: Worker, needed: int | None = 0, **members: Any) -> WorkerGroup:
+    members = {"limits": LIMITS, "free_stock": 100, **members}
+    return WorkerGroup(workers=workers, needed=needed, **members)
 
 
-def ready(count: int) -> tuple[Worker, ...]:
-    return tuple(worker(number) for number in range(1, count + 1))
+def strays(*workers: Worker) -> WorkerGroup:
+    return group(*workers, free_stock=0, forbidden=Shortage.NO_TEMPLATE)
 
 
-def plan(*workers: Worker, needed: int | None = 0, free_stock: int = 100, **members: Any) -> Plan:
-    limits = attrs.evolve(LIMITS, **members.pop("limits", {}))
-    return decide(
-        Observed(limits=limits, workers=workers, needed=needed, free_stock=free_stock, **members)
+def owned(*workers: Worker, needed: int | None = 0, **members: Any) -> Observed:
+    owner = Owner(
+        template=TEMPLATE, workers=group(*workers, needed=needed, **members), free_names=NAMES
     )
+    return Observed(function="echo", owner=owner, depth=needed)
 
 
-def names(*numbers: int) -> tuple[str, ...]:
-    return tuple(f"echo-w-{number}" for number in numbers)
+def unowned(**members: Any) -> Observed:
+    return Observed(**{"function": "echo", "owner": None, "depth": 0, **members})
 
 
-def test_the_first_invocation_claims_the_first_worker() -> None:
-    assert plan(needed=1).claims == 1
+def claims(count: int) -> tuple[Intent, ...]:
+    return tuple(Claim(name, TEMPLATE, LIMITS) for name in NAMES[:count])
 
 
-def test_a_worker_takes_as_many_invocations_as_its_concurrency() -> None:
-    limits = attrs.evolve(LIMITS, concurrency=3)
-    assert [workers_for(depth, limits) for depth in (0, 1, 3, 4, 7)] == [0, 1, 1, 2, 3]
-
-
-def test_starting_workers_count_as_needed_ones() -> None:
-    assert plan(worker(1, WorkerPhase.STARTING), needed=2).claims == 1
-
-
-def test_there_are_never_more_than_max_workers() -> None:
-    found = plan(*ready(3), needed=50)
-    assert (found.wanted, found.claims) == (4, 1)
-
-
-def test_a_draining_worker_still_has_its_seat() -> None:
-    found = plan(*ready(3), worker(4, WorkerPhase.DRAINING), needed=4)
-    assert (found.wanted, found.claims) == (4, 0)
-
-
-def test_the_last_worker_drains_without_work() -> None:
-    found = plan(*ready(1), needed=0)
-    assert (found.wanted, found.drain) == (0, names(1))
-
-
-def test_the_minimum_of_workers_exists_without_any_invocation() -> None:
-    assert plan(limits={"minAvailableCount": 2}).claims == 2
-    assert plan(*ready(3), limits={"minAvailableCount": 2}).drain == names(3)
-
-
-def test_unready_workers_drain_first_and_then_idle_ones() -> None:
-    busy = worker(3, busy=1)
-    starting = worker(1, WorkerPhase.STARTING)
-    assert plan(starting, worker(2), busy, needed=1).drain == names(1, 2)
-
-
-def test_outdated_workers_drain_before_current_ones() -> None:
-    assert plan(worker(1, is_current=False, busy=1), worker(2), needed=1).drain == names(1)
-
-
-def test_workers_stay_as_they_are_while_the_work_is_unknown() -> None:
-    found = plan(*ready(2), needed=None)
-    assert (found.wanted, found.claims, found.drain) == (2, 0, ())
-    assert plan(needed=None, limits={"minAvailableCount": 1}).claims == 1
-
-
-@pytest.mark.parametrize("forbidden", [Shortage.SUSPENDED, Shortage.INVALID])
-def test_a_forbidden_function_has_no_workers(forbidden: Shortage) -> None:
-    found = plan(*ready(2), needed=9, forbidden=forbidden, limits={"minAvailableCount": 1})
-    assert (found.wanted, found.claims, found.shortage) == (0, 0, forbidden)
-    assert sorted(found.drain) == sorted(names(1, 2))
-
-
-def test_no_more_is_claimed_than_there_is_stock_and_the_lack_is_reported() -> None:
-    found = plan(needed=3, free_stock=1)
-    assert (found.claims, found.shortage) == (1, Shortage.CAPACITY)
-    assert plan(needed=3, free_stock=3).shortage is None
-
-
-def test_a_seat_that_is_still_taken_is_not_a_lack_of_stock() -> None:
-    assert plan(*ready(3), worker(4, WorkerPhase.GONE), needed=4, free_stock=0).shortage is None
-
-
-def test_a_worker_whose_container_fails_keeps_its_seat_and_gets_no_successor() -> None:
-    found = plan(worker(1, WorkerPhase.FAILED), needed=1)
-    assert (found.claims, found.drain, found.shortage) == (0, (), Shortage.WORKER_FAILED)
-
-
-def test_a_broken_template_gets_no_more_stock() -> None:
-    failed = worker(1, WorkerPhase.FAILED)
-    assert plan(failed, needed=4).claims == 0
-    assert plan(failed, worker(2, WorkerPhase.STARTING), needed=4).claims == 0
-
-
-def test_a_failed_worker_beside_ready_ones_does_not_block_the_others() -> None:
-    assert plan(worker(1, WorkerPhase.FAILED), worker(2), needed=4).claims == 2
-
-
-def test_failures_of_an_older_template_do_not_block_the_new_one() -> None:
-    assert plan(worker(1, WorkerPhase.FAILED, is_current=False), needed=2).claims == 1
-
-
-def adrift(number: int = 1, seconds: float = LASTING_SECONDS) -> Worker:
-    return worker(number, WorkerPhase.ADRIFT, since_seconds=seconds)
-
-
-def test_a_lost_worker_is_replaced_only_if_the_loss_lasts() -> None:
-    brief = plan(adrift(seconds=LASTING_SECONDS - 1), needed=1)
-    assert (brief.drain, brief.shortage) == ((), Shortage.WORKER_LOST)
-    lasting = plan(adrift(), needed=1)
-    assert (lasting.drain, lasting.replaced) == (names(1), "echo-w-1")
-
-
-def test_lost_workers_are_replaced_one_by_one_longest_lost_first() -> None:
-    assert plan(adrift(1, 130), adrift(2, 140), needed=2).replaced == "echo-w-2"
-
-
-def test_the_next_lost_worker_waits_for_the_back_off() -> None:
-    assert plan(adrift(), needed=1, replacement_in_seconds=5).drain == ()
-
-
-def test_a_lost_worker_stays_while_there_is_no_stock_for_another() -> None:
-    assert plan(adrift(), needed=1, free_stock=0).drain == ()
-
-
-def withdrawn(number: int = 1, **members: Any) -> Worker:
-    members = {"has_withdrawn": True, "since_seconds": LASTING_SECONDS, **members}
-    return worker(number, WorkerPhase.ADRIFT, **members)
-
-
-def test_a_worker_that_drained_without_an_order_is_replaced_after_a_while() -> None:
-    assert plan(withdrawn(since_seconds=LASTING_SECONDS - 1), needed=1).drain == ()
-    lasting = plan(withdrawn(), needed=1)
-    assert (lasting.drain, lasting.replaced) == (names(1), "echo-w-1")
-
-
-def test_a_withdrawn_worker_frees_its_seat_while_stock_is_awaited() -> None:
-    """Its seat may be the one that the stock waits for."""
-    assert plan(withdrawn(), needed=1, free_stock=0).drain == names(1)
-    assert plan(adrift(1), withdrawn(2), needed=2, free_stock=0).drain == names(2)
-    found = plan(withdrawn(), needed=2, free_stock=0)
-    assert (found.drain, found.shortage) == (names(1), Shortage.CAPACITY)
-
-
-def test_missing_workers_are_claimed_before_a_lost_one_is_replaced() -> None:
-    found = plan(withdrawn(), needed=2)
-    assert (found.claims, found.drain) == (1, ())
-
-
-def test_a_withdrawn_worker_waits_for_the_back_off() -> None:
-    assert plan(withdrawn(), needed=1, replacement_in_seconds=5).drain == ()
-
-
-def test_replacements_back_off_from_ten_seconds_to_ten_minutes() -> None:
-    delays = [replacement_seconds(count) for count in (1, 2, 3, 7, 8, 5_000)]
-    assert delays == [10, 20, 40, 600, 600, 600]
-
-
-def test_a_changed_template_replaces_one_worker_at_a_time() -> None:
-    outdated = [worker(number, is_current=False) for number in (1, 2, 3)]
-    first = plan(*outdated, needed=3)
-    assert first.drain == names(3)
-    leaving = attrs.evolve(outdated[2], phase=WorkerPhase.DRAINING)
-    assert plan(*outdated[:2], leaving, needed=3, limits={"maxWorkers": 3}).claims == 0
-
-
-def test_the_next_replacement_waits_until_the_new_worker_is_ready() -> None:
-    outdated = worker(1, is_current=False)
-    assert plan(outdated, worker(2, WorkerPhase.STARTING), needed=2).drain == ()
-    assert plan(outdated, worker(2, WorkerPhase.FAILED), needed=2).drain == ()
-    assert plan(outdated, worker(2), needed=2).drain == names(1)
-
-
-def test_the_new_worker_is_claimed_before_the_next_replacement() -> None:
-    found = plan(worker(1, is_current=False), needed=2)
-    assert (found.claims, found.drain) == (1, ())
-
-
-def test_an_unready_outdated_worker_is_replaced_first() -> None:
-    failed = worker(2, WorkerPhase.FAILED, is_current=False)
-    assert plan(worker(3, is_current=False), failed, needed=2).drain == names(2)
-
-
-def draining(**members: Any) -> Worker:
-    return worker(1, WorkerPhase.DRAINING, **members)
-
-
-def test_a_worker_is_deleted_once_it_has_drained() -> None:
-    assert plan(draining(busy=1, since_seconds=20)).delete == ()
-    assert plan(draining(has_drained=True)).delete == names(1)
-
-
-def test_a_silent_draining_worker_is_deleted_anyway() -> None:
-    assert plan(draining(is_silent=True, since_seconds=SILENT_SECONDS - 1)).delete == ()
-    assert plan(draining(is_silent=True, since_seconds=SILENT_SECONDS)).delete == names(1)
-
-
-def test_a_drain_lasts_at_most_one_attempt() -> None:
-    assert plan(draining(busy=1, since_seconds=89)).delete == ()
-    assert plan(draining(busy=1, since_seconds=90)).delete == names(1)
-
-
-def test_a_terminating_worker_is_not_deleted_again() -> None:
-    assert plan(worker(1, WorkerPhase.GONE, has_drained=True)).delete == ()
-
-
-def test_a_plan_that_waits_for_a_drain_is_repeated_soon() -> None:
-    assert plan(draining()).look_again_seconds == 1
-    assert plan(*ready(1), needed=1).look_again_seconds is None
-
-
-def test_the_status_counts_the_workers_and_reports_the_shortage() -> None:
-    workers = (worker(1, busy=2), worker(2), worker(3, WorkerPhase.DRAINING, busy=1))
-    seen = Observed(limits=LIMITS, workers=workers, needed=4, free_stock=0)
-    status = status_of(seen, decide(seen), depth=7, oldest_wait_seconds=2.9)
-    assert status.desiredWorkers == 4
-    assert (status.readyWorkers, status.busyWorkers, status.drainingWorkers) == (2, 2, 1)
-    assert (status.depth, status.oldestWaitSeconds) == (7, 2)
-    assert status.reason == "insufficient_capacity"
-
-
-def test_a_failed_claim_takes_precedence_in_the_status() -> None:
-    seen = Observed(limits=LIMITS, workers=(), needed=1, free_stock=1)
-    told = status_of(seen, decide(seen), depth=1, oldest_wait_seconds=0, failure="forbidden")
-    assert told.reason == "forbidden"
-
-
-def test_new_names_have_the_lowest_free_numbers() -> None:
-    taken = {"echo-w-1", "echo-w-3"}
-    assert next_names("echo", taken.__contains__, 3) == ("echo-w-2", "echo-w-4", "echo-w-5")
-
-
-def test_names_of_long_templates_stay_valid_and_distinct() -> None:
-    one, other = ("a" * 62 + end for end in "xy")
-    [first], [second] = (next_names(name, lambda _: False, 1) for name in (one, other))
-    assert first != second
-    assert is_dns_label(first)
-    assert first.endswith("-w-1")
-    assert is_dns_label(next_names(one, lambda name: not name.endswith("-1000"), 1)[0])
-
-
-phases = st.sampled_from(WorkerPhase)
-some_workers = st.builds(
-    lambda described: tuple(
-        Worker(name=f"echo-w-{number}", **members) for number, members in enumerate(described, 1)
+MANY_DRAINED = tuple(attrs.evolve(DRAINED, name=f"echo-w-{number}") for number in range(1, 31))
+ROWS: dict[str, tuple[Observed, tuple[Intent, ...], float | None]] = {
+    "nothing to do": (owned(), BROKER, None),
+    "the first call": (owned(needed=1), (*BROKER, *claims(1)), None),
+    "a burst": (owned(needed=30), (*BROKER, *claims(MOST_AT_ONCE)), None),
+    "enough workers": (owned(READY, needed=1), BROKER, None),
+    "less stock than needed": (
+        owned(needed=3, free_stock=1),
+        (*BROKER, *claims(1)),
+        UNSETTLED_SECONDS,
     ),
-    st.lists(
-        st.fixed_dictionaries(
-            {
-                "phase": phases,
-                "is_current": st.booleans(),
-                "has_drained": st.booleans(),
-                "has_withdrawn": st.booleans(),
-                "is_silent": st.booleans(),
-                "busy": st.integers(0, 3),
-                "since_seconds": st.floats(0, 1_000),
-            }
-        ),
-        max_size=8,
+    "claims are held after a refusal": (owned(needed=1, free_stock=0), BROKER, UNSETTLED_SECONDS),
+    "a broken template": (owned(FAILED, needed=2), BROKER, None),
+    "no work left": (owned(READY), (*BROKER, Drain("echo-w-1")), DRAINING_SECONDS),
+    "a drain is going on": (owned(DRAINING), (*BROKER, OrderDrain("echo-w-2")), DRAINING_SECONDS),
+    "a drain is over": (owned(DRAINED), (*BROKER, Delete("echo-w-3")), DRAINING_SECONDS),
+    "many drains are over": (
+        owned(*MANY_DRAINED),
+        (*BROKER, *(Delete(each.name) for each in MANY_DRAINED[:MOST_AT_ONCE])),
+        DRAINING_SECONDS,
     ),
-)
-some_limits = st.builds(
-    lambda least, more: attrs.evolve(LIMITS, minAvailableCount=least, maxWorkers=least + more),
-    st.integers(0, 4),
-    st.integers(1, 4),
-)
+    "work returns during a drain": (
+        owned(DRAINING, needed=1),
+        (*BROKER, *claims(1), OrderDrain("echo-w-2")),
+        DRAINING_SECONDS,
+    ),
+    "a worker is lost for long": (
+        owned(LOST, needed=1),
+        (*BROKER, Drain("echo-w-4", is_replacement=True)),
+        DRAINING_SECONDS,
+    ),
+    "an outdated worker": (owned(OLD, needed=1), (*BROKER, Drain("echo-w-5")), DRAINING_SECONDS),
+    "the depth is unknown": (owned(READY, needed=None), BROKER, None),
+    "suspended": (
+        owned(READY, needed=3, forbidden=Shortage.SUSPENDED),
+        (*BROKER, Drain("echo-w-1")),
+        DRAINING_SECONDS,
+    ),
+    "invalid": (owned(needed=3, forbidden=Shortage.INVALID), BROKER[1:], None),
+    "the template terminates": (owned(forbidden=Shortage.NO_TEMPLATE), BROKER[1:], None),
+    "undeclared for a moment": (unowned(grace_seconds=3.0), (), 3.0),
+    "undeclared while the depth is unknown": (unowned(depth=None), (), UNKNOWN_DEPTH_SECONDS),
+    "undeclared": (unowned(), (EndAllInvocations(),), None),
+    "undeclared with strays": (
+        unowned(strays=(strays(READY),)),
+        (Drain("echo-w-1"), EndAllInvocations()),
+        DRAINING_SECONDS,
+    ),
+    "strays beside the owner's workers": (
+        attrs.evolve(owned(READY, needed=1), strays=(strays(DRAINING), strays(DRAINED))),
+        (OrderDrain("echo-w-2"), Delete("echo-w-3"), *BROKER),
+        DRAINING_SECONDS,
+    ),
+    "strays whose deletion goes on": (
+        unowned(grace_seconds=9.0, strays=(strays(Worker(name="w", phase=WorkerPhase.GONE)),)),
+        (),
+        DRAINING_SECONDS,
+    ),
+}
 
 
-@given(
-    seen=st.builds(
-        Observed,
-        limits=some_limits,
-        workers=some_workers,
-        needed=st.none() | st.integers(0, 20),
-        free_stock=st.integers(0, 5),
-        forbidden=st.none() | st.sampled_from([Shortage.SUSPENDED, Shortage.INVALID]),
-        replacement_in_seconds=st.sampled_from([0.0, 5.0]),
-    )
-)
-def test_every_plan_stays_within_its_bounds(seen: Observed) -> None:
-    found = decide(seen)
-    by_name = {each.name: each for each in seen.workers}
-    assert found.claims <= seen.free_stock
-    assert found.claims + len(seen.workers) <= max(seen.limits.maxWorkers, len(seen.workers))
-    assert not any(by_name[name].is_leaving for name in found.drain)
-    assert all(by_name[name].phase is WorkerPhase.DRAINING for name in found.delete)
-    assert not (found.claims and found.drain)
-    staying = sum(not each.is_leaving for each in seen.workers)
-    assert staying - len(found.drain) >= min(found.wanted - 1, staying - 1)
-
-
-def after(found: Plan, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    """Return the workers after the plan: drained, deleted, or ready."""
-    made = next_names("echo", {each.name for each in workers}.__contains__, found.claims)
-    left = [each for each in workers if each.name not in found.delete]
-    return (
-        *(_later(each, found) for each in left if each.phase is not WorkerPhase.GONE),
-        *(Worker(name=name, phase=WorkerPhase.READY) for name in made),
-    )
-
-
-def _later(each: Worker, found: Plan) -> Worker:
-    if each.name in found.drain:
-        return attrs.evolve(each, phase=WorkerPhase.DRAINING, has_drained=True)
-    if each.phase in (WorkerPhase.STARTING, WorkerPhase.FAILED):
-        return attrs.evolve(each, phase=WorkerPhase.READY)
-    return attrs.evolve(each, since_seconds=1_000)
-
-
-@given(needed=st.integers(0, 20), limits=some_limits, workers=some_workers)
-def test_a_plan_carried_out_repeatedly_reaches_its_end(
-    needed: int, limits: Serverless, workers: tuple[Worker, ...]
+@pytest.mark.parametrize(("seen", "intents", "seconds"), ROWS.values(), ids=ROWS)
+def test_the_situation_of_a_function_determines_its_plan(
+    seen: Observed, intents: tuple[Intent, ...], seconds: float | None
 ) -> None:
-    for _ in range(60):
-        seen = Observed(limits=limits, workers=workers, needed=needed, free_stock=99)
-        workers = after(decide(seen), workers)
-    assert len(workers) == min(max(needed, limits.minAvailableCount), limits.maxWorkers)
-    assert all(each.phase is WorkerPhase.READY and each.is_current for each in workers)
+    found = decide(seen)
+    assert (found.intents, found.look_again_seconds) == (intents, seconds)
+
+
+@pytest.mark.parametrize(
+    ("members", "seconds"),
+    [
+        ({}, None),
+        ({"falls_in_seconds": 4.0}, 4.0),
+        ({"held_seconds": 1.0, "falls_in_seconds": 4.0}, 1.0),
+    ],
+    ids=["at rest", "fewer workers are needed soon", "claims are held"],
+)
+def test_a_function_is_looked_at_again_when_its_plan_may_change_by_time(
+    members: dict[str, Any], seconds: float | None
+) -> None:
+    seen = owned(READY, needed=1)
+    assert seen.owner is not None
+    seen = attrs.evolve(seen, owner=attrs.evolve(seen.owner, **members))
+    assert decide(seen).look_again_seconds == seconds
+
+
+def test_only_a_claim_without_a_ready_worker_is_a_cold_start() -> None:
+    assert decide(owned(needed=1)).is_cold_start
+    assert decide(owned(FAILED, DRAINING, OLD, needed=4)).is_cold_start is False
+    assert decide(owned(READY, needed=2)).is_cold_start is False
+    assert decide(owned(needed=0)).is_cold_start is False
+
+
+def test_only_a_declared_function_has_a_status() -> None:
+    assert decide(unowned()).status is None
+    status = decide(owned(READY, needed=1)).status
+    assert status is not None
+    assert (status.desiredWorkers, status.readyWorkers, status.depth) == (1, 1, 1)
+
+
+def test_the_earliest_of_no_times_is_none() -> None:
+    assert earliest(None, None) is None
+    assert earliest(2.0, None, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("needed", range(4))
+@pytest.mark.parametrize("has_withdrawn", [True, False])
+def test_more_stock_changes_no_plan_that_does_not_wait_for_stock(
+    has_withdrawn: bool, needed: int
+) -> None:
+    """New stock wakes only functions whose plans wait for it."""
+    for phases in (p for length in range(3) for p in product(WorkerPhase, repeat=length)):
+        workers = [
+            Worker(
+                name=f"echo-w-{number}",
+                phase=phase,
+                since_seconds=LASTING_SECONDS,
+                has_withdrawn=has_withdrawn,
+            )
+            for number, phase in enumerate(phases)
+        ]
+        for before in (0, 1):
+            poor = decide(owned(*workers, needed=needed, free_stock=before))
+            rich = decide(owned(*workers, needed=needed, free_stock=before + 1))
+            assert poor.waits_for_stock or poor.intents == rich.intents, phases
