@@ -11,7 +11,7 @@ import structlog
 from gpuruntime.bus.errors import MissingError, RefusedError, UnfitError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.streams import Declaration, differences
-from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from gpuruntime.models.encoding.json import JsonObject
 
 log = structlog.get_logger()
 
@@ -37,38 +37,22 @@ async def declare_stream(jetstream: JetStream, declaration: Declaration) -> None
     _compare(f"stream {name}", declaration, found)
 
 
-async def declare_consumer(
-    jetstream: JetStream, stream: str, declaration: Declaration
-) -> JsonObject:
-    """Return the settings in force, with one request if the consumer is missing or as declared."""
-    name = declaration.name
+async def declare_consumer(jetstream: JetStream, stream: str, declaration: Declaration) -> None:
+    """Create the consumer; this takes one request if it is missing or as declared."""
+    name, config = declaration.name, declaration.config
     try:
-        await _write_consumer(jetstream, stream, declaration.config, "create")
+        await jetstream.call(
+            f"CONSUMER.CREATE.{stream}.{name}.{config['filter_subject']}",
+            {"stream_name": stream, "config": config, "action": "create"},
+        )
     except RefusedError as error:
         if error.code != _CONSUMER_EXISTS:
             raise
         found = await jetstream.call(f"CONSUMER.INFO.{stream}.{name}")
-        return _compare(f"consumer {stream}/{name}", declaration, found)
-    return declaration.config
+        _compare(f"consumer {stream}/{name}", declaration, found)
 
 
-async def change_consumer(
-    jetstream: JetStream, stream: str, found: JsonObject, **settings: JsonValue
-) -> None:
-    """Change these settings of the consumer and keep all others."""
-    await _write_consumer(jetstream, stream, {**found, **settings}, "update")
-
-
-async def _write_consumer(
-    jetstream: JetStream, stream: str, config: JsonObject, action: str
-) -> None:
-    await jetstream.call(
-        f"CONSUMER.CREATE.{stream}.{config['name']}.{config['filter_subject']}",
-        {"stream_name": stream, "config": config, "action": action},
-    )
-
-
-def _compare(what: str, declaration: Declaration, found: JsonObject) -> JsonObject:
+def _compare(what: str, declaration: Declaration, found: JsonObject) -> None:
     config = found.get("config")
     standing = config if isinstance(config, dict) else {}
     differing = differences(declaration, standing)
@@ -78,4 +62,3 @@ def _compare(what: str, declaration: Declaration, found: JsonObject) -> JsonObje
         raise UnfitError(f"{what} cannot be used as it is: set {wanted}")
     if differing:
         log.info("operator's settings kept", what=what, keys=sorted(differing))
-    return standing

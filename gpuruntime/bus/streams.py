@@ -13,8 +13,6 @@ _MEBIBYTE: Final = 1024 * 1024
 # The broker silently drops requests beyond this number, and it cannot be changed later. It is far
 # more than two requests of a thousand workers, including those of lost connections.
 MOST_WAITING: Final = 65_536
-# Marks consumers that were created without a bound, or whose bound was removed.
-UNBOUNDED: Final = "runtime.lokiwager.io/unbounded"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -121,37 +119,9 @@ def consumer_declaration(names: Names, function: str, *, ack_wait_seconds: float
             "max_deliver": -1,
             "max_ack_pending": -1,
             "max_waiting": MOST_WAITING,
-            "metadata": {UNBOUNDED: "true"},
         },
         required=frozenset({"filter_subject", "ack_policy", "max_deliver"}),
     )
-
-
-def former_consumer_declaration(
-    names: Names, function: str, *, most_in_hand: int, ack_wait_seconds: float
-) -> Declaration:
-    """Return the consumer as earlier releases created it, bounded by the slots of all workers."""
-    now = consumer_declaration(names, function, ack_wait_seconds=ack_wait_seconds)
-    config = {**now.config, "max_ack_pending": 2 * most_in_hand, "max_waiting": 512}
-    del config["metadata"]
-    return Declaration(config=config, required=now.required)
-
-
-def is_former(former: Declaration, found: JsonObject) -> bool:
-    """Return whether the consumer still has all settings of its creation.
-
-    Any difference may be the operator's choice.
-    """
-    metadata = found.get("metadata")
-    is_marked = isinstance(metadata, dict) and UNBOUNDED in metadata
-    return not is_marked and not differences(former, found)
-
-
-def unbounded(found: JsonObject) -> JsonObject:
-    """Return the settings that remove the bound. A bound that is set later is the operator's."""
-    metadata = found.get("metadata")
-    before = metadata if isinstance(metadata, dict) else {}
-    return {"max_ack_pending": -1, "metadata": {**before, UNBOUNDED: "true"}}
 
 
 def results_declaration(names: Names, *, ack_wait_seconds: float) -> Declaration:
@@ -181,12 +151,9 @@ _ABSENT: Final[tuple[JsonValue, ...]] = (None, False, 0, "", [], {})
 def differences(declaration: Declaration, found: JsonObject) -> tuple[str, ...]:
     """Return the keys whose value differs from the declaration."""
     return tuple(
-        key for key, value in declaration.config.items() if not _is_as(value, found.get(key), key)
+        key for key, wanted in declaration.config.items() if not _is_as(wanted, found.get(key))
     )
 
 
-def _is_as(wanted: JsonValue, found: JsonValue, key: str) -> bool:
-    if key == "metadata" and isinstance(wanted, dict) and isinstance(found, dict):
-        # The broker adds metadata of its own.
-        return wanted.items() <= found.items()
+def _is_as(wanted: JsonValue, found: JsonValue) -> bool:
     return found == wanted or (wanted in _ABSENT and found in _ABSENT)
