@@ -222,7 +222,7 @@ def _crds(_: argparse.Namespace) -> int:
 def _manifests(options: argparse.Namespace) -> int:
     from gpuruntime.manifests import overlays
 
-    print(overlays.render(overlays.Overlay(options.overlay)), end="")  # noqa: T201 - the command's answer
+    print(overlays.text_of(overlays.Overlay(options.overlay)), end="")  # noqa: T201 - the command's answer
     return 0
 
 

@@ -15,7 +15,7 @@ from tests.proofs.crash.comparison import counts_of
 from tests.proofs.crash.unit_story import StoryContext, Undisturbed, normalized, run_story, seed
 from tests.proofs.crash.world import MakeWorld, World, forking_keeper, world
 from tests.proofs.real_cluster.controlplane import ControlPlane
-from tests.proofs.real_cluster.product import MANIFESTS
+from tests.rooms.manifests.overlays import MANIFESTS
 
 
 @pytest.fixture(scope="session")

@@ -21,14 +21,13 @@ from typing import Any, TypeVar
 import attrs
 import yaml
 
-from gpuruntime.manifests import kustomization
 from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.processes import Keeper, tail_of
+from tests.rooms.manifests.overlays import MANIFESTS, sources
 
 T = TypeVar("T")
 
-MANIFESTS = Path(__file__).parents[3] / "manifests"
 POLL_SECONDS = 0.05
 WAIT_SECONDS = 60.0
 NOWHERE = Path("/nonexistent")
@@ -293,7 +292,7 @@ def installed_documents() -> tuple[Any, ...]:
     return tuple(
         document
         for folder, kinds in INSTALLED_KINDS.items()
-        for document in kustomization.documents(MANIFESTS / folder)
+        for document in sources(folder)
         if document["kind"] in kinds
     )
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.proofs.real_cluster.product import MANIFESTS
 from tests.proofs.real_node import overlay, pods
 from tests.proofs.real_node.callers import RetryingCaller
 from tests.proofs.real_node.overlay import SYSTEM, Part
+from tests.rooms.manifests.overlays import MANIFESTS
 
 INSTANCE = "runtime-instance"
 STOCK = "runtime-stock"

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import yaml
 
-from tests.proofs.real_cluster.product import MANIFESTS
+from tests.rooms.manifests.overlays import MANIFESTS
 
 SYSTEM = "runtime-system"
 SECRETS = "/etc/gpuruntime-secrets"

@@ -66,7 +66,7 @@ def test_applying_full_once_extends_minimal(full: ControlPlane) -> None:
 
 
 def test_the_programs_output_matches_the_installed_objects(full: ControlPlane) -> None:
-    text = overlays.render(overlays.Overlay.FULL)
+    text = overlays.text_of(overlays.Overlay.FULL)
     assert full.kubectl("diff", "-f", "-", stdin=text) == ""
     full.kubectl("apply", "-f", "-", stdin=text)
 

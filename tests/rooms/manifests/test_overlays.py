@@ -1,6 +1,8 @@
 """Each overlay is complete: everything that its Pods name exists, and every Pod is guarded."""
 
-from collections import Counter
+import json
+import re
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from gpuruntime.roles.results import ResultsRole
 from gpuruntime.settings.access import AuthMode
 from gpuruntime.settings.load import load
 from gpuruntime.settings.results import StoreKind
-from tests.rooms.manifests.overlays import MANIFESTS, NAMES, documents, everything
+from tests.rooms.manifests.overlays import MANIFESTS, NAMES, documents, everything, sources
 
 ROLES = {"minimal": {"manager", "api"}, "full": {"manager", "api", "activator", "results"}}
 FOLDERS = {
@@ -50,24 +52,51 @@ def overlay(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_every_object_of_the_folders_is_there_once_beside_the_configurations(
-    overlay: str,
-) -> None:
-    """Compare with the files that the folders list, independently of the renderer."""
-    folders = [MANIFESTS / name for name in FOLDERS[overlay]]
-    named = (
-        (folder / name)
-        for folder in folders
-        for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-        if name.endswith(".yaml")
-    )
-    written = Counter(
-        name_of(one) for file in named for one in yaml.safe_load_all(file.read_text())
-    )
-    found = Counter(name_of(one) for one in everything(overlay) if one["kind"] != "ConfigMap")
-    assert found == written
-    assert set(found.values()) == {1}
-    assert len(documents("ConfigMap", overlay)) == len(ROLES[overlay])
+def unrendered(document: dict[str, Any]) -> Any:
+    """Return a rendered document without the image's tag and the hashes of ConfigMaps' names."""
+    text = json.dumps(document).replace(f'"gpuruntime:{version("gpuruntime")}"', '"gpuruntime"')
+    return json.loads(re.sub(r'("name": "gpuruntime-[a-z]+)-[24-9bcdfghkmt]{10}"', r'\1"', text))
+
+
+def has(whole: Any, part: Any) -> bool:
+    """Return whether all of the part is in the whole, which may have more members and entries."""
+    match part:
+        case dict():
+            return all(name in whole and has(whole[name], part[name]) for name in part)
+        case list():
+            return all(any(has(each, one) for each in whole) for one in part)
+        case _:
+            return bool(whole == part)
+
+
+def test_the_rendered_overlay_has_every_object_of_its_folders_once(overlay: str) -> None:
+    """Deployments of `full` are patched, so that they have more members."""
+    written = {name_of(one): one for folder in FOLDERS[overlay] for one in sources(folder)}
+    found = [one for one in everything(overlay) if one["kind"] != "ConfigMap"]
+    assert sorted(map(name_of, found)) == sorted(written)
+    for one in found:
+        is_patched = overlay == "full" and one["kind"] == "Deployment"
+        plain, source = unrendered(one), written[name_of(one)]
+        assert has(plain, source) if is_patched else plain == source, name_of(one)
+
+
+@pytest.mark.parametrize("role", sorted(ROLES["full"]))
+def test_the_rendered_deployments_of_full_are_patched(role: str) -> None:
+    patch = yaml.safe_load((MANIFESTS / "overlays" / "full" / f"{role}-secrets.yaml").read_text())
+    assert has(deployments("full")[role], patch)
+
+
+def test_the_rendered_config_maps_have_the_configuration_files(overlay: str) -> None:
+    file_of = {"minimal": "control-plane/{}-configuration.yaml", "full": "overlays/full/{}.yaml"}
+    maps = {
+        unrendered(one)["metadata"]["name"]: one["data"] for one in documents("ConfigMap", overlay)
+    }
+    assert maps == {
+        f"gpuruntime-{role}": {
+            f"{role}.yaml": (MANIFESTS / file_of[overlay].format(role)).read_text()
+        }
+        for role in ROLES[overlay]
+    }
 
 
 def test_the_command_prints_the_overlay(overlay: str, capsys: pytest.CaptureFixture[str]) -> None:

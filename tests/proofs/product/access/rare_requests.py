@@ -11,11 +11,11 @@ from collections.abc import Callable
 from operator import not_
 from typing import Any, Final
 
-from gpuruntime.manifests import kustomization
 from gpuruntime.models.kinds import labels
 from tests.eventually import equals, eventually_blocking
-from tests.proofs.real_cluster.product import MANIFESTS, Caller, Installation
+from tests.proofs.real_cluster.product import Caller, Installation
 from tests.proofs.real_cluster.proxy import Fault, Proxy, Refusal, Script, Write
+from tests.rooms.manifests.overlays import everything
 
 API_VERSION = f"{labels.GROUP}/v1alpha1"
 SPEC = "rare.1"
@@ -256,7 +256,7 @@ class RareRequests:
 
     def callers_are_looked_up(self) -> None:
         """Let the api review a caller that has a valid token and no rights here."""
-        for document in kustomization.documents(MANIFESTS / "overlays" / "full"):
+        for document in everything("full"):
             if document["metadata"]["name"].endswith("-reviews"):
                 text = json.dumps(document).replace('"runtime-', f'"{self.made.name}-')
                 self.kubectl("apply", "-f", "-", stdin=text)

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests.eventually import equals, eventually_blocking
-from tests.proofs.real_cluster.product import MANIFESTS, Installation
+from tests.proofs.real_cluster.product import Installation
+from tests.rooms.manifests.overlays import MANIFESTS
 
 pytestmark = pytest.mark.cluster
 
