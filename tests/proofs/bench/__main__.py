@@ -18,6 +18,7 @@ from tests.proofs.bench import (
     idle_manager,
     invoking,
     listing,
+    mirroring,
     slow_callers,
 )
 from tests.proofs.bench.rows import Row
@@ -94,6 +95,7 @@ BENCHES: dict[str, Callable[[], Iterator[Row]]] = {
     "claims": claiming.rows,
     "managed-claims": claiming.managed_rows,
     "burst": bursting.rows,
+    "memory": mirroring.rows,
     "idle-manager": idle_manager.rows,
     "invocations": invoking.rows,
 }

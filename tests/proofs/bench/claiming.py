@@ -158,7 +158,7 @@ def _rows(
         name="claims until empty ÷ the same writes without the product",
         value=ratio,
         unit="ratio",
-        at_least=0.5,
+        at_least=0.75,
     )
     conflicts = sum(event["responseStatus"]["code"] == 409 for event in asked) / claims
     yield Row(name="conflicts per claim", value=conflicts, unit="", at_most=0.05)

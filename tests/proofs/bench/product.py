@@ -64,9 +64,15 @@ def writes_of_product(plane: ControlPlane, *, known: int = 0) -> list[dict[str, 
     ][known:]
 
 
+@attrs.frozen(kw_only=True)
+class RunningRole:
+    process_id: int
+    log: Path
+
+
 @asynccontextmanager
-async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[Path]:
-    """Run a role as a process until the block ends; yield the path of its log."""
+async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[RunningRole]:
+    """Run a role as a process until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         config, log = Path(folder) / "config.yaml", Path(folder) / "log"
         config.write_text(yaml.safe_dump(_settings(kubeconfig, place)))
@@ -74,7 +80,7 @@ async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[
             command = (sys.executable, "-m", "gpuruntime", name, "--config", str(config))
             process = await asyncio.create_subprocess_exec(*command, stderr=output)
         try:
-            yield log
+            yield RunningRole(process_id=process.pid, log=log)
         finally:
             process.terminate()
             await process.wait()
@@ -83,11 +89,15 @@ async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[
 @asynccontextmanager
 async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]:
     """Run an api until the block ends; yield its address once its caches are synced."""
-    async with role(kubeconfig, "api", place) as log:
-        await eventually(lambda: _address_in(log), within_seconds=START_SECONDS)
-        address = Address(_address_in(log))
-        await health(address, "cacheSynced", least=True)
-        yield address
+    async with role(kubeconfig, "api", place) as api:
+        yield await synced_address(api)
+
+
+async def synced_address(api: RunningRole) -> Address:
+    """Return the api's address once its caches are synced."""
+    address = Address(await eventually(lambda: _address_in(api.log), within_seconds=START_SECONDS))
+    await health(address, "cacheSynced", least=True)
+    return address
 
 
 async def health(address: Address, fact: str, *, least: int) -> None:

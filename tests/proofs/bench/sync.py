@@ -79,8 +79,8 @@ async def _listed(url: str, *, as_models: bool) -> list[Any]:
                 return items
 
 
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+def resident_bytes(process_id: int | str = "self") -> int:
+    pages = int(Path(f"/proc/{process_id}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
