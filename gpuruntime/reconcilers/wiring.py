@@ -27,12 +27,12 @@ from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
 from gpuruntime.reconcilers.object_metrics import ObjectMetrics
 from gpuruntime.reconcilers.stock.pool import PoolReconciler
 from gpuruntime.reconcilers.stock.reconciler import StockReconciler
-from gpuruntime.reconcilers.storage.file_server import FileServers
+from gpuruntime.reconcilers.storage.act import StorageActor
 from gpuruntime.reconcilers.storage.holders import StorageHolders
-from gpuruntime.reconcilers.storage.prepare import PrepareJobs
+from gpuruntime.reconcilers.storage.observation import StorageObserver
 from gpuruntime.reconcilers.storage.reconciler import StorageReconciler
+from gpuruntime.reconcilers.storage.report import StorageReporter
 from gpuruntime.reconcilers.storage.triggers import StorageTriggers
-from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.tombstones import TombstoneSweeper, TombstoneWriter
 from gpuruntime.reconcilers.triggers import Triggers
@@ -214,42 +214,32 @@ class Reconcilers:
     def _storage_reconciler(
         self, holds: StorageHolders, writes: StorageWrites
     ) -> StorageReconciler:
-        context, caches, policies = self._context, self._caches, self.informers.policies
+        context, caches, informers = self._context, self._caches, self.informers
+        refused, failed = StorageReason.NETWORK_POLICY_SYNC_FAILED, StorageReason.ACCESSOR_FAILED
+        deployments = informers.deployments[context.options.instance_namespace]
         return StorageReconciler(
-            caches=caches,
-            options=context.options,
-            writes=writes,
-            holds=holds,
-            claims=VolumeClaims(
-                client=context.client, claims=caches.claims, classes=caches.classes
-            ),
-            prepares=PrepareJobs(
+            observer=StorageObserver(
                 client=context.client,
                 caches=caches,
-                options=context.options,
-                holds=holds,
-                policies=self._keeper(
-                    policies, NETWORK_POLICIES, StorageReason.NETWORK_POLICY_SYNC_FAILED
-                ),
+                tombstones=self._tombstones,
                 now=context.now,
             ),
-            accessors=self._accessors(holds),
-            tombstones=self._tombstones,
-            recorder=self.recorder,
-            now=context.now,
-        )
-
-    def _accessors(self, holds: StorageHolders) -> FileServers:
-        options, informers = self._context.options, self.informers
-        failed = StorageReason.ACCESSOR_FAILED
-        deployments = informers.deployments[options.instance_namespace]
-        return FileServers(
-            caches=self._caches,
-            options=options,
-            holds=holds,
-            deployments=self._keeper(deployments, DEPLOYMENTS, failed),
-            services=self._keeper(informers.services, SERVICES, failed),
-            policies=self._keeper(informers.policies, NETWORK_POLICIES, failed),
+            actor=StorageActor(
+                client=context.client,
+                caches=caches,
+                writes=writes,
+                holders=holds,
+                tombstones=self._tombstones,
+                deployments=self._keeper(deployments, DEPLOYMENTS, failed),
+                services=self._keeper(informers.services, SERVICES, failed),
+                prepare_policies=self._keeper(informers.policies, NETWORK_POLICIES, refused),
+                accessor_policies=self._keeper(informers.policies, NETWORK_POLICIES, failed),
+            ),
+            reporter=StorageReporter(
+                writes=writes, options=context.options, recorder=self.recorder, now=context.now
+            ),
+            holders=holds,
+            options=context.options,
         )
 
     def _keeper(

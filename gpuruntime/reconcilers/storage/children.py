@@ -23,7 +23,6 @@ from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.children.drift import Child, inputs_hash
-from gpuruntime.reconcilers.children.keeper import ChildSyncError
 from gpuruntime.reconcilers.children.network_policies import accessor_rules, prepare_rules
 from gpuruntime.reconcilers.children.pod_security import (
     container_security,
@@ -34,6 +33,7 @@ from gpuruntime.reconcilers.children.pod_security import (
 )
 from gpuruntime.reconcilers.children.refusals import ownership_message
 from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
+from gpuruntime.reconcilers.storage.verdict import StorageVerdict
 
 # Mount paths of the volume in a prepare, and of the source in a copy.
 MOUNT_PATH: Final = "/storage"
@@ -72,29 +72,29 @@ def placing_of(accessor: Deployment) -> Placing:
             return Placing(is_off=is_off)
 
 
-def demand_ours(
+def foreign_child(
     resource: Resource[Any],
     child: KubernetesObject,
     storage: GPUStorage,
     *,
     refused: StorageReason,
     waits: StorageReason,
-) -> None:
-    """Raise ChildSyncError unless the storage owns the child.
+) -> StorageVerdict | None:
+    """Return a verdict if another object owns the child, or None if the storage does.
 
-    A child of an earlier storage of the same name is about to be collected, so the error says to
-    wait.
+    A child of an earlier storage of the same name is about to be collected, so that verdict says
+    to wait.
     """
     owner = child.metadata.controller_owner
     if owner is not None and owner.uid == storage.metadata.uid:
-        return
+        return None
     what = f"{resource.kind} {child.metadata.key}"
     if owner is not None and (owner.kind, owner.name) == (
         GPU_STORAGES.kind,
         storage.metadata.name,
     ):
-        raise ChildSyncError(waits, outlives(resource, child))
-    raise ChildSyncError(refused, ownership_message(what, owner))
+        return StorageVerdict(reason=waits, message=outlives(resource, child))
+    return StorageVerdict(reason=refused, message=ownership_message(what, owner))
 
 
 def outlives(resource: Resource[Any], child: KubernetesObject) -> str:

@@ -1,6 +1,7 @@
 """Holders of storages: taken for a unit by guarded patch, given back after its Pods are gone."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -20,6 +21,7 @@ from gpuruntime.operations.lookup.caches import STORAGE
 from gpuruntime.reconcilers.caches import HOLDER, Caches
 from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, wait_cycle_of, with_wait_cycle
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
+from gpuruntime.reconcilers.storage.observed import Holding
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.pod_failures import ENDED
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
@@ -81,51 +83,31 @@ class StorageHolders:
         # Between two patches, a storage may have failed or been deleted.
         return found if not isinstance(found, Takes) else await self.take(unit)
 
-    async def give_back(self, storage: GPUStorage) -> GPUStorage | None:
-        """Return the freed storage, or None while its holder keeps it or may still mount it."""
-        holder = storage.status.holder
-        if holder is None:
-            return storage
-        unit = Key(storage.metadata.namespace, holder.name)
-        if self._wants(storage, holder):
-            return None
-        async with self._starts.pause(unit):
-            if self._may_start(unit):
-                return None
-            if self._wants(storage, holder) or await self._may_mount(storage, holder):
-                return None
-            if self._wants(storage, holder):  # the mount may have come back during the reads
-                return None
-            freed = await self._write(storage, None)
-        log.info("storage given back", storage=storage.metadata.name, unit=holder.name)
-        return freed
+    @asynccontextmanager
+    async def settled(self, storage: GPUStorage) -> AsyncIterator[Holding]:
+        """Yield whether a unit holds the storage; while it may be given back, none starts.
 
-    def is_wanted(self, storage: GPUStorage) -> bool:
-        """Return whether the holder still mounts the storage in its spec."""
-        holder = storage.status.holder
-        return holder is not None and self._wants(storage, holder)
-
-    def holders_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """Return the holder's Pods that mount the storage, also those that start or terminate."""
-        holder = storage.status.holder
-        if holder is None:
-            return ()
-        pods = self._caches.pods_of(Key(storage.metadata.namespace, holder.name))
-        return tuple(pod for pod in pods if _uses(pod, storage))
-
-    def pods_on(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """Return all Pods that mount the storage, of units and of helpers.
-
-        This scans every Pod of the namespace, so it is for steps that a storage needs once.
+        The start lock of the holder is held from the live reads to the write that gives back.
         """
-        pods = self._caches.pods[storage.metadata.namespace].store.values()
-        return tuple(pod for pod in pods if _uses(pod, storage))
+        holder = storage.status.holder
+        if holder is None or self._wants(storage, holder):
+            yield Holding.FREE if holder is None else Holding.WANTED
+            return
+        async with self._starts.pause(Key(storage.metadata.namespace, holder.name)):
+            if not await self._keeps(storage, holder):
+                yield Holding.LET_GO
+                return
+        yield Holding.WANTED if self._wants(storage, holder) else Holding.KEPT
 
-    def others_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """Return the Pods that mount the storage, except its own helpers, which end with it."""
-        name = storage.metadata.name
-        pods = self.pods_on(storage)
-        return tuple(pod for pod in pods if pod.metadata.labels.get(labels.STORAGE) != name)
+    async def give_back(self, storage: GPUStorage) -> None:
+        """Record that no unit holds the storage; raise ConflictError if it has changed since."""
+        await self._write(storage, None)
+        holder = storage.status.holder
+        log.info(
+            "storage given back",
+            storage=storage.metadata.name,
+            unit=holder.name if holder else "",
+        )
 
     def _holdings(self, namespace: str) -> Holdings:
         storages, units = self._caches.storages.store, self._caches.units.store
@@ -144,6 +126,14 @@ class StorageHolders:
         if unit.spec.is_function_template:  # its workers mount the storage instead
             return False
         return any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
+
+    async def _keeps(self, storage: GPUStorage, holder: Holder) -> bool:
+        """Return whether the holder may still mount the storage, or mounts it again."""
+        if self._may_start(Key(storage.metadata.namespace, holder.name)):
+            return True
+        if self._wants(storage, holder) or await self._may_mount(storage, holder):
+            return True
+        return self._wants(storage, holder)  # the mount may have come back during the reads
 
     def _may_start(self, unit: Key) -> bool:
         """Return whether a lost request of ours or an earlier leader's may start the unit."""
@@ -170,10 +160,10 @@ class StorageHolders:
         except NotFoundError:
             return None
 
-    async def _write(self, storage: GPUStorage, holder: JsonObject | None) -> GPUStorage:
+    async def _write(self, storage: GPUStorage, holder: JsonObject | None) -> None:
         mounted: list[Any] = [holder["name"]] if holder else []
         patch: JsonObject = {"status": {"holder": holder, "mountedBy": mounted}}
-        return await self._writes.patch(storage, patch, subresource="status")
+        await self._writes.patch(storage, patch, subresource="status")
 
 
 def _uses(pod: Pod, storage: GPUStorage) -> bool:

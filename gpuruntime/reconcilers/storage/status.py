@@ -18,7 +18,8 @@ from gpuruntime.models.kubernetes.volumes import VolumeClaim
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import Placing, accessor_url
-from gpuruntime.reconcilers.storage.plan import PrepareStep, StorageVerdict
+from gpuruntime.reconcilers.storage.prepare_plan import PrepareStep
+from gpuruntime.reconcilers.storage.verdict import StorageVerdict
 from gpuruntime.reconcilers.unit.pod_failures import current_pod, failure_of
 
 
@@ -71,7 +72,23 @@ ACCESSOR_WAITS = StorageVerdict(
 )
 
 
-def storage_status(
+def status_of(
+    storage: GPUStorage,
+    found: Findings | StorageVerdict | None,
+    options: UnitOptions,
+    *,
+    now: datetime,
+) -> GPUStorageStatus:
+    match found:
+        case Findings():
+            return _living_status(storage, found, options, now=now)
+        case StorageVerdict():
+            return _ending_status(storage, found, now=now)
+        case None:
+            return storage.status
+
+
+def _living_status(
     storage: GPUStorage, found: Findings, options: UnitOptions, *, now: datetime
 ) -> GPUStorageStatus:
     status, generation = storage.status, storage.metadata.generation
@@ -99,7 +116,7 @@ def storage_status(
     )
 
 
-def ending_status(
+def _ending_status(
     storage: GPUStorage, verdict: StorageVerdict, *, now: datetime
 ) -> GPUStorageStatus:
     """Return the status of a storage that is being deleted; only Ready changes."""

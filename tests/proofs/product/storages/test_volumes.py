@@ -9,7 +9,7 @@ from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.volumes import STORAGE_CLASSES
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
-from gpuruntime.reconcilers.storage.reconciler import LOOK_AGAIN_SECONDS
+from gpuruntime.reconcilers.storage.plan import LOOK_AGAIN_SECONDS
 from tests.proofs.conformance.objects import VOLUMES
 from tests.proofs.product.conftest import Open
 from tests.proofs.product.storages.storage_world import (

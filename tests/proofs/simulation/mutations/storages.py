@@ -45,8 +45,8 @@ STORAGES: Final = (
     Mutation(
         "a storage is never released",
         "gpuruntime.reconcilers.storage.holders",
-        "            if self._wants(storage, holder) or await self._may_mount(storage, holder):",
-        "            if True:",
+        "        if self._wants(storage, holder) or await self._may_mount(storage, holder):",
+        "        if True:",
     ),
     Mutation(
         "a hold is written without a guard",
@@ -62,35 +62,34 @@ STORAGES: Final = (
     ),
     Mutation(
         "a prepare runs again when its Job is gone",
-        "gpuruntime.reconcilers.storage.plan",
+        "gpuruntime.reconcilers.storage.prepare_plan",
         "    if record.has_ended and not asks_to_recover(storage):",
         "    if record.has_ended and job is not None and not asks_to_recover(storage):",
     ),
     Mutation(
         "a failed prepare runs again by itself",
-        "gpuruntime.reconcilers.storage.plan",
+        "gpuruntime.reconcilers.storage.prepare_plan",
         "    if record.has_ended and not asks_to_recover(storage):",
         "    if record.phase == StepPhase.SUCCEEDED and not asks_to_recover(storage):",
     ),
     Mutation(
         "a copy begins before its source is ready",
-        "gpuruntime.reconcilers.storage.prepare",
-        "        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
-        "        if False:",
+        "gpuruntime.reconcilers.storage.prepare_plan",
+        "storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
+        "False:",
         f"{MEDDLING}::test_a_copy_begins_once_its_source_is_filled",
     ),
     Mutation(
         "a storage is deleted while it is mounted",
-        "gpuruntime.reconcilers.storage.reconciler",
-        "        if storage.status.holder is not None or self.holds.others_pods(storage)"
-        " or is_read:",
-        "        if False:",
+        "gpuruntime.reconcilers.storage.plan",
+        "    if storage.status.holder is not None or observed.is_in_use:",
+        "    if False:",
     ),
     Mutation(
         "a storage has no finalizer",
-        "gpuruntime.reconcilers.storage.reconciler",
-        "        if FINALIZER not in storage.metadata.finalizers:\n            finalizers = (",
-        "        if False:\n            finalizers = (",
+        "gpuruntime.reconcilers.storage.observed",
+        "    has_finalizer = FINALIZER in storage.metadata.finalizers\n",
+        "    has_finalizer = True\n",
     ),
     Mutation(
         "children of an earlier storage of the same name are used",
@@ -101,8 +100,8 @@ STORAGES: Final = (
     ),
     Mutation(
         "a lost volume claim is created again",
-        "gpuruntime.reconcilers.storage.plan",
-        "        return KeepClaim() if _had_volume(storage) else MakeClaim()",
+        "gpuruntime.reconcilers.storage.volume_plan",
+        "        return None if _had_volume(storage) else MakeClaim()",
         "        return MakeClaim()",
     ),
     Mutation(
@@ -119,15 +118,15 @@ STORAGES: Final = (
     ),
     Mutation(
         "a late create brings a deleted storage back",
-        "gpuruntime.reconcilers.storage.reconciler",
-        "        if await self._remove_if_late(storage):",
-        "        if False:",
+        "gpuruntime.reconcilers.storage.plan",
+        "            is_late = tombstone is not None and tombstone.forbids(observed.storage)",
+        "            is_late = False",
     ),
     Mutation(
         "a storage is released while a request may still mount it",
         "gpuruntime.reconcilers.storage.holders",
-        "            if self._may_start(unit):",
-        "            if False:",
+        "        if self._may_start(Key(storage.metadata.namespace, holder.name)):",
+        "        if False:",
         "tests/rooms/reconcilers/storage/test_holders.py",
     ),
 )

@@ -8,9 +8,9 @@ from gpuruntime.models.kinds.reasons import StorageReason
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage, GPUStorageSpec, Prepare
 from gpuruntime.models.kubernetes.metadata import ObjectMeta, OwnerReference
 from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS, VolumeClaim
-from gpuruntime.reconcilers.children.keeper import ChildSyncError
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.storage.children import demand_ours, prepare_job
+from gpuruntime.reconcilers.storage.children import foreign_child, prepare_job
+from gpuruntime.reconcilers.storage.verdict import StorageVerdict
 
 STORAGE = GPUStorage(metadata=ObjectMeta(name="models", uid="1"), spec=GPUStorageSpec(size="1Gi"))
 COPY = Prepare(fromStorageName="source")
@@ -24,10 +24,10 @@ def container(prepare: Prepare, *, is_restricted: bool) -> dict[str, Any]:
     return dict(found)
 
 
-def demand(*owners: OwnerReference) -> None:
-    """Return a claim with these owners."""
+def verdict_on(*owners: OwnerReference) -> StorageVerdict | None:
+    """Return the verdict on a claim with these owners."""
     claim = VolumeClaim(metadata=ObjectMeta(name="models", ownerReferences=owners))
-    demand_ours(
+    return foreign_child(
         VOLUME_CLAIMS,
         claim,
         STORAGE,
@@ -41,17 +41,19 @@ def owner(uid: str, kind: str = GPU_STORAGES.kind) -> OwnerReference:
 
 
 def test_a_child_of_an_earlier_storage_of_the_name_is_not_reused() -> None:
-    demand(owner("1"))
-    with pytest.raises(ChildSyncError, match="of the storage that had this name") as caught:
-        demand(owner("0"))
-    assert caught.value.reason is StorageReason.VOLUME_PENDING
+    assert verdict_on(owner("1")) is None
+    verdict = verdict_on(owner("0"))
+    assert verdict is not None
+    assert verdict.reason is StorageReason.VOLUME_PENDING
+    assert "of the storage that had this name" in verdict.message
 
 
 @pytest.mark.parametrize("owners", [(), (owner("0", kind="GPUUnit"),)], ids=["no owner", "unit"])
 def test_a_child_of_another_owner_is_refused(owners: tuple[OwnerReference, ...]) -> None:
-    with pytest.raises(ChildSyncError, match="it is left as it is") as caught:
-        demand(*owners)
-    assert caught.value.reason is StorageReason.VOLUME_SYNC_FAILED
+    verdict = verdict_on(*owners)
+    assert verdict is not None
+    assert verdict.reason is StorageReason.VOLUME_SYNC_FAILED
+    assert "it is left as it is" in verdict.message
 
 
 def test_a_copy_reads_the_files_of_any_user_and_keeps_their_owners() -> None:

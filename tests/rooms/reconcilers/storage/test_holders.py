@@ -21,6 +21,7 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
 from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.mount_plan import Mountable
+from gpuruntime.reconcilers.storage.observed import Holding
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.start_plan import Term
@@ -106,13 +107,21 @@ def holder(caches: Caches) -> GPUUnit:
     return unit
 
 
+async def give_back(holds: StorageHolders, caches: Caches) -> Holding:
+    """Give the storage back if that is due, as its reconciler does."""
+    storage = one(caches)
+    async with holds.settled(storage) as holding:
+        if holding is Holding.LET_GO:
+            await holds.give_back(storage)
+        return holding
+
+
 async def test_a_storage_that_no_unit_mounts_is_given_back() -> None:
     world = World()
     held_storage(world)
     async with holding(world, StartLocks()) as (holds, caches, _):
-        freed = await holds.give_back(one(caches))
-        assert freed is not None
-        assert freed.status.holder is None
+        assert await give_back(holds, caches) is Holding.LET_GO
+        assert one(caches).status.holder is None
 
 
 async def test_a_unit_that_mounts_a_storage_again_waits_until_it_is_given_back() -> None:
@@ -120,14 +129,14 @@ async def test_a_unit_that_mounts_a_storage_again_waits_until_it_is_given_back()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, transport), asyncio.TaskGroup() as tasks:
         transport.on("GET", "/pods$", slow(before=1.0))
-        giving = tasks.create_task(holds.give_back(one(caches)))
+        giving = tasks.create_task(give_back(holds, caches))
         await asyncio.sleep(0.1)
         world.change(UNIT.name, storageMounts=MOUNTS)
         await asyncio.sleep(0.1)
         async with starts.turn(holder(caches)):
             assert giving.done()
             assert await holds.take(holder(caches)) == Mountable()
-        assert await giving is None
+        assert await giving is Holding.WANTED
 
 
 async def test_no_storage_is_given_back_while_its_holder_may_start() -> None:
@@ -135,10 +144,10 @@ async def test_no_storage_is_given_back_while_its_holder_may_start() -> None:
     held_storage(world)
     async with holding(world, starts) as (holds, caches, _), asyncio.TaskGroup() as tasks:
         async with starts.turn(holder(caches)):
-            giving = tasks.create_task(holds.give_back(one(caches)))
+            giving = tasks.create_task(give_back(holds, caches))
             await asyncio.sleep(10)
             assert not giving.done()
-        assert await giving is not None
+        assert await giving is Holding.LET_GO
 
 
 async def test_a_start_of_unknown_outcome_keeps_a_storage_for_a_requests_lifetime() -> None:
@@ -149,9 +158,9 @@ async def test_a_start_of_unknown_outcome_keeps_a_storage_for_a_requests_lifetim
             async with starts.turn(holder(caches)):
                 raise OutcomeUnknownError("the answer was lost")
         await asyncio.sleep(REQUEST_LIFE_SECONDS - 1)
-        assert await holds.give_back(one(caches)) is None
+        assert await give_back(holds, caches) is Holding.KEPT
         await asyncio.sleep(1)
-        assert await holds.give_back(one(caches)) is not None
+        assert await give_back(holds, caches) is Holding.LET_GO
 
 
 async def test_a_new_leader_gives_nothing_back_while_earlier_requests_may_land() -> None:
@@ -159,10 +168,10 @@ async def test_a_new_leader_gives_nothing_back_while_earlier_requests_may_land()
     held_storage(world)
     young = Term(age_seconds=REQUEST_LIFE_SECONDS - 1, is_clean=False)
     async with holding(world, StartLocks(), young) as (holds, caches, _):
-        assert await holds.give_back(one(caches)) is None
+        assert await give_back(holds, caches) is Holding.KEPT
     old = Term(age_seconds=REQUEST_LIFE_SECONDS, is_clean=False)
     async with holding(world, StartLocks(), old) as (holds, caches, _):
-        assert await holds.give_back(one(caches)) is not None
+        assert await give_back(holds, caches) is Holding.LET_GO
 
 
 async def test_the_late_start_of_a_dead_leader_mounts_no_storage_of_another_unit() -> None:

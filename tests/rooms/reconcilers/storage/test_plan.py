@@ -1,23 +1,27 @@
-"""Decisions about a storage, without a cluster."""
+"""The plan of a storage: its writes in order, the reason to report, and when to look again."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
 
+from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.reasons import StorageReason
 from gpuruntime.models.kinds.storages import (
-    RECOVER,
+    FINALIZER,
+    Accessor,
     GPUStorage,
     GPUStorageSpec,
     GPUStorageStatus,
+    Holder,
     Prepare,
     PrepareStatus,
-    prepare_digest,
 )
+from gpuruntime.models.kinds.tombstones import DeletedObject, Tombstone
 from gpuruntime.models.kubernetes.conditions import Condition
-from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.metadata import ObjectMeta, OwnerReference
+from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.volumes import (
     ClaimResources,
     Job,
@@ -28,347 +32,377 @@ from gpuruntime.models.kubernetes.volumes import (
     VolumeClaimSpec,
     VolumeClaimStatus,
 )
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.storage.intents import (
+    AddFinalizer,
+    CreateJob,
+    GiveBack,
+    Intent,
+    LetGo,
+    Plan,
+    ReleaseJob,
+    RemoveLate,
+    ServeFiles,
+    StopServing,
+    Written,
+)
+from gpuruntime.reconcilers.storage.observed import Holding, Observed
 from gpuruntime.reconcilers.storage.plan import (
-    GrowClaim,
-    KeepClaim,
-    MakeClaim,
-    claim_move,
-    prepare_step,
-    resting_step,
-    source_missing,
-    volume_verdict,
+    AT_ONCE,
+    LOOK_AGAIN_SECONDS,
+    decide,
+    findings_after,
 )
+from gpuruntime.reconcilers.storage.status import Findings, ready_verdict
+from gpuruntime.reconcilers.storage.verdict import StorageVerdict
+from gpuruntime.reconcilers.storage.volume_plan import GrowClaim, MakeClaim, ShelterClaim
 
-FILL = Prepare(fromImage="busybox:1.36", command=("fill",))
-GROWING = StorageClass(allowVolumeExpansion=True)
-FIXED = StorageClass()
-LATE = StorageClass(volumeBindingMode="WaitForFirstConsumer")
-DONE = Job(status=JobStatus(conditions=(Condition(type="Complete", status="True"),)))
-BROKEN = Job(
-    status=JobStatus(
-        conditions=(
-            Condition(type="Failed", status="True", reason="BackoffLimitExceeded", message="m"),
-        )
-    )
+MOMENT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+OWNER: Final = OwnerReference(kind="GPUStorage", name="s", uid="1", controller=True)
+FILL: Final = Prepare(fromImage="busybox:1.36", command=("fill",))
+COPY: Final = Prepare(fromStorageName="t")
+UNIT: Final = Holder(name="u", uid="9")
+GROWING: Final = StorageClass(allowVolumeExpansion=True)
+SUSPENDED: Final = Job(metadata=ObjectMeta(ownerReferences=(OWNER,)), spec=JobSpec(suspend=True))
+RUNNING: Final = Job(metadata=ObjectMeta(ownerReferences=(OWNER,)))
+COMPLETE: Final = Job(
+    metadata=ObjectMeta(ownerReferences=(OWNER,)),
+    status=JobStatus(conditions=(Condition(type="Complete", status="True"),)),
 )
-RUNNING = Job()
-SUSPENDED = Job(spec=JobSpec(suspend=True))
+NO_RECORD: Final = PrepareStatus()
+PENDING: Final = PrepareStatus(phase="Pending", jobName="j", observedDigest="d")
+STARTED: Final = PrepareStatus(phase="Running", jobName="j", observedDigest="d")
+LATE: Final = Tombstone(
+    operation_id="op",
+    expires_at=MOMENT,
+    buried=(DeletedObject(kind="GPUStorage", namespace="n", name="s", uid="0", requestHash="h"),),
+)
+OPERATION: Final = {labels.OPERATION_ID: "op", labels.REQUEST_HASH: "h"}
 
 
 def storage(
     *,
-    prepare: Prepare | None = None,
     size: str = "10Gi",
-    nonce: str = "",
+    prepare: Prepare | None = None,
+    serves: bool = False,
+    holder: Holder | None = None,
+    record: PrepareStatus = NO_RECORD,
     capacity: str = "",
-    **record: Any,
+    **metadata: Any,
 ) -> GPUStorage:
-    annotations = {RECOVER: nonce} if nonce else {}
+    given = {"finalizers": (FINALIZER,), **metadata}
     return GPUStorage(
-        metadata=ObjectMeta(name="s", uid="1", annotations=annotations),
-        spec=GPUStorageSpec(size=size, prepare=prepare),
-        status=GPUStorageStatus(capacity=capacity, prepare=PrepareStatus(**record)),
+        metadata=ObjectMeta(name="s", namespace="n", uid="1", **given),
+        spec=GPUStorageSpec(size=size, prepare=prepare, accessor=Accessor(enabled=serves)),
+        status=GPUStorageStatus(holder=holder, prepare=record, capacity=capacity),
     )
 
 
-def claim(phase: str = "Bound", *, size: str = "10Gi", capacity: str = "10Gi") -> VolumeClaim:
+def claim(phase: str = "Bound", *, uid: str = "1", **metadata: Any) -> VolumeClaim:
     return VolumeClaim(
-        spec=VolumeClaimSpec(
-            storageClassName="fast", resources=ClaimResources(requests={"storage": size})
+        metadata=ObjectMeta(
+            name="s", namespace="n", annotations={labels.OWNER_UID: uid}, **metadata
         ),
-        status=VolumeClaimStatus(phase=phase, capacity={"storage": capacity} if capacity else {}),
+        spec=VolumeClaimSpec(resources=ClaimResources(requests={"storage": "10Gi"})),
+        status=VolumeClaimStatus(phase=phase, capacity={"storage": "10Gi"}),
     )
 
 
-def step(of: GPUStorage, job: Job | None = None, *, waits: str = "", words: str = "") -> Any:
-    return prepare_step(of, job, waits=source_missing(waits) if waits else None, words=words)
+def seen(of: GPUStorage, held: VolumeClaim | None = None, **more: Any) -> Observed:
+    return Observed(storage=of, claim=held, **more)
 
 
-def test_a_claim_is_created_once() -> None:
-    assert claim_move(storage(), None, None) == MakeClaim()
-    assert claim_move(storage(), claim(), FIXED) == KeepClaim()
+def names(intents: tuple[Intent, ...]) -> list[type[Intent]]:
+    return [type(each) for each in intents]
 
 
-def test_a_claim_that_had_a_volume_is_never_created_again() -> None:
-    """An empty volume under the name of a full one would hide the loss."""
-    lost = storage(capacity="10Gi")
-    assert claim_move(lost, None, None) == KeepClaim()
-    verdict = volume_verdict(lost, None, None)
-    assert (verdict.is_true, verdict.reason) == (False, StorageReason.VOLUME_LOST)
-
-
-def test_a_claim_grows_if_its_class_allows_it() -> None:
-    larger = storage(size="20Gi")
-    assert claim_move(larger, claim(), GROWING) == GrowClaim()
-    assert claim_move(larger, claim(), FIXED) == KeepClaim()
-    assert claim_move(larger, claim("Pending"), GROWING) == KeepClaim()
-    assert claim_move(larger, claim(size="20480Mi"), GROWING) == KeepClaim()
-
-
-def test_a_class_that_cannot_grow_is_reported_and_the_volume_stays_usable() -> None:
-    verdict = volume_verdict(storage(size="20Gi"), claim(), FIXED)
-    assert (verdict.is_true, verdict.reason) == (True, StorageReason.EXPANSION_REFUSED)
-    assert "stays at 10Gi" in verdict.message
+def reason(plan: Plan) -> str | None:
+    match plan.findings:
+        case Findings() as found:
+            return str(ready_verdict(found).reason)
+        case StorageVerdict(reason=told):
+            return str(told)
+        case None:
+            return None
 
 
 @pytest.mark.parametrize(
-    ("found", "of", "is_true", "reason"),
+    ("observed", "intents", "told", "again_seconds"),
     [
-        (claim(), FIXED, True, StorageReason.VOLUME_READY),
-        (claim("Pending", capacity=""), FIXED, False, StorageReason.VOLUME_PENDING),
-        (claim("", capacity=""), FIXED, False, StorageReason.VOLUME_PENDING),
-        (claim("Pending", capacity=""), LATE, True, StorageReason.VOLUME_READY),
-        (claim("Lost"), FIXED, False, StorageReason.VOLUME_LOST),
-        (None, None, False, StorageReason.VOLUME_PENDING),
-    ],
-    ids=["bound", "pending", "no phase", "pending until the first Pod", "lost", "no claim"],
-)
-def test_the_volumes_verdict_follows_from_its_claim(
-    found: VolumeClaim | None, of: StorageClass | None, is_true: bool, reason: StorageReason
-) -> None:
-    verdict = volume_verdict(storage(), found, of)
-    assert (verdict.is_true, verdict.reason) == (is_true, reason)
-
-
-@pytest.mark.parametrize(
-    ("phase", "reason"),
-    [
-        ("Bound", StorageReason.VOLUME_ENDING),
-        ("Lost", StorageReason.VOLUME_LOST),
-        ("Pending", StorageReason.VOLUME_PENDING),
-    ],
-)
-def test_a_terminating_claim_is_not_ready_and_does_not_grow(
-    phase: str, reason: StorageReason
-) -> None:
-    found = claim(phase)
-    metadata = ObjectMeta(deletionTimestamp=datetime(2026, 3, 1, tzinfo=UTC))
-    going = attrs.evolve(found, metadata=metadata)
-    verdict = volume_verdict(storage(), going, FIXED)
-    assert (verdict.is_true, verdict.reason) == (False, reason)
-    assert claim_move(storage(size="20Gi"), going, GROWING) == KeepClaim()
-
-
-def test_a_storage_without_a_prepare_is_prepared() -> None:
-    found = step(storage())
-    assert found.verdict.is_true
-    assert not found.makes_job
-
-
-def test_a_run_is_recorded_before_its_job_is_created() -> None:
-    found = step(storage(prepare=FILL))
-    assert found.makes_job
-    assert (found.status.phase, found.status.recoveryPhase) == ("Pending", "")
-    assert found.status.observedDigest == prepare_digest(storage(prepare=FILL))
-    assert found.status.jobName == f"storage-prepare-s-{found.status.observedDigest}"
-
-
-def test_a_recorded_run_without_a_job_gets_one() -> None:
-    begun = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
-    assert step(begun).makes_job
-
-
-def test_a_job_that_is_deleted_before_its_end_fails_the_prepare() -> None:
-    running = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
-    found = step(running)
-    assert not found.makes_job
-    assert (found.status.phase, found.verdict.reason) == ("Failed", StorageReason.PREPARE_FAILED)
-    assert "Job j was removed before it ended" in found.verdict.message
-
-
-@pytest.mark.parametrize(
-    ("job", "phase"),
-    [(RUNNING, "Running"), (DONE, "Succeeded"), (BROKEN, "Failed")],
-    ids=["running", "succeeded", "failed"],
-)
-def test_the_record_follows_the_job(job: Job, phase: str) -> None:
-    begun = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
-    found = step(begun, job)
-    assert found.status.phase == phase
-    assert found.verdict.is_true is (phase == "Succeeded")
-    assert not found.makes_job
-
-
-def test_a_failure_is_reported_with_the_pods_message() -> None:
-    begun = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
-    assert step(begun, BROKEN, words="p/prepare: Error: exit code 3: no disk").verdict.message == (
-        "p/prepare: Error: exit code 3: no disk; mend what it needs and ask to recover"
-    )
-    assert step(begun, BROKEN).verdict.message.startswith("BackoffLimitExceeded: m")
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_an_ended_run_stays_ended_without_its_job(phase: str) -> None:
-    ended = storage(prepare=FILL, phase=phase, jobName="j", observedDigest="d")
-    for job in (None, DONE, BROKEN):
-        found = step(ended, job)
-        assert found.status == ended.status.prepare
-        assert not found.makes_job
-
-
-def failed(**more: Any) -> GPUStorage:
-    first = storage(prepare=FILL)
-    digest = prepare_digest(first)
-    return storage(prepare=FILL, phase="Failed", jobName="j", observedDigest=digest, **more)
-
-
-def test_a_failed_prepare_runs_again_on_request() -> None:
-    assert not step(failed()).makes_job
-    found = step(failed(nonce="a"))
-    assert found.makes_job
-    assert (found.status.phase, found.status.recoveryPhase) == ("Pending", "Pending")
-    assert found.status.observedDigest != failed().status.prepare.observedDigest
-
-
-def test_a_failed_recovery_needs_a_new_request() -> None:
-    digest = prepare_digest(failed(nonce="a"))
-    again = storage(
-        prepare=FILL, nonce="a", phase="Failed", observedDigest=digest, recoveryPhase="Failed"
-    )
-    assert not step(again).makes_job
-    asked = attrs.evolve(again, metadata=attrs.evolve(again.metadata, annotations={RECOVER: "b"}))
-    assert step(asked).makes_job
-
-
-def test_a_changed_prepare_does_not_run_by_itself() -> None:
-    """It runs neither after a failure nor over the result of a successful run."""
-    other = Prepare(fromImage="busybox:1.37", command=("fill",))
-    for phase in ("Failed", "Succeeded"):
-        held = failed()
-        changed = attrs.evolve(
-            held,
-            spec=attrs.evolve(held.spec, prepare=other),
-            status=attrs.evolve(
-                held.status, prepare=attrs.evolve(held.status.prepare, phase=phase)
+        pytest.param(
+            seen(storage(holder=UNIT), claim(), holding=Holding.LET_GO),
+            [GiveBack],
+            None,
+            None,
+            id="a holder that let go: give back, and nothing else in this pass",
+        ),
+        pytest.param(
+            seen(storage(finalizers=())),
+            [AddFinalizer],
+            None,
+            None,
+            id="new: the finalizer comes before the first child",
+        ),
+        pytest.param(
+            seen(storage(finalizers=(), annotations=OPERATION), tombstone=LATE),
+            [RemoveLate],
+            None,
+            None,
+            id="created after its operation ended: delete it",
+        ),
+        pytest.param(
+            seen(storage(size="")),
+            [StopServing],
+            "InvalidSpec",
+            None,
+            id="an invalid spec: no step begins",
+        ),
+        pytest.param(
+            seen(storage(prepare=COPY), circle=("s", "t", "s")),
+            [StopServing],
+            "InvalidSpec",
+            None,
+            id="a cycle of copies: no step begins",
+        ),
+        pytest.param(
+            seen(storage(size="", serves=True), claim(), server=Deployment()),
+            [ServeFiles],
+            "InvalidSpec",
+            None,
+            id="an invalid spec with a file server: it serves on",
+        ),
+        pytest.param(
+            seen(storage()),
+            [MakeClaim, StopServing],
+            "VolumePending",
+            LOOK_AGAIN_SECONDS,
+            id="no claim yet: create it; the rest is for a refusal",
+        ),
+        pytest.param(
+            seen(storage(capacity="10Gi")),
+            [StopServing],
+            "VolumeLost",
+            None,
+            id="a claim that had a volume is gone: never create another",
+        ),
+        pytest.param(
+            seen(storage(), claim(uid="0")),
+            [StopServing],
+            "VolumeSyncFailed",
+            LOOK_AGAIN_SECONDS,
+            id="the claim of an earlier storage: leave it alone",
+        ),
+        pytest.param(
+            seen(storage(), claim(ownerReferences=(OWNER,))),
+            [ShelterClaim, StopServing],
+            "PrepareProgressing",
+            LOOK_AGAIN_SECONDS,
+            id="a bound claim that the storage owns: shelter it; the rest is for a refusal",
+        ),
+        pytest.param(
+            seen(storage(), claim("Pending", ownerReferences=(OWNER,))),
+            [StopServing],
+            "VolumePending",
+            None,
+            id="a claim that is being bound: wait",
+        ),
+        pytest.param(
+            seen(storage(size="20Gi"), claim(), storage_class=GROWING),
+            [GrowClaim, StopServing],
+            "VolumeReady",
+            None,
+            id="a larger size: grow the claim",
+        ),
+        pytest.param(
+            seen(storage(serves=True), claim()),
+            [ServeFiles],
+            "VolumeReady",
+            None,
+            id="a volume with nothing to prepare: serve its files",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, serves=True), claim()),
+            [StopServing],
+            "PrepareProgressing",
+            AT_ONCE,
+            id="a prepare that may begin: record the run, and begin it in the next pass",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, holder=UNIT), claim(), holding=Holding.WANTED),
+            [StopServing],
+            "PrepareProgressing",
+            None,
+            id="a prepare of a held storage: wait for the holder",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL), claim(), pods_left=("p",)),
+            [StopServing],
+            "PrepareProgressing",
+            None,
+            id="a prepare beside another Pod: wait for its end",
+        ),
+        pytest.param(
+            seen(storage(prepare=COPY), claim()),
+            [StopServing],
+            "SourceNotReady",
+            None,
+            id="a copy without its source: wait",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=PENDING), claim()),
+            [CreateJob, StopServing],
+            "PrepareProgressing",
+            None,
+            id="a recorded run without a Job: create it, suspended",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=PENDING), claim(), job=SUSPENDED),
+            [StopServing],
+            "PrepareProgressing",
+            AT_ONCE,
+            id="a suspended Job: record that it runs, and release it in the next pass",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=STARTED), claim(), job=SUSPENDED),
+            [ReleaseJob, StopServing],
+            "PrepareProgressing",
+            None,
+            id="a suspended Job that is recorded as running: release it",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=STARTED), claim(), job=RUNNING),
+            [StopServing],
+            "PrepareProgressing",
+            LOOK_AGAIN_SECONDS,
+            id="a running Job without a Pod: look again, as no event will tell",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=STARTED), claim(), job=RUNNING, job_pods=(Pod(),)),
+            [StopServing],
+            "PrepareProgressing",
+            None,
+            id="a running Job with a Pod: wait for its events",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=STARTED, serves=True), claim(), job=COMPLETE),
+            [ServeFiles],
+            "VolumeReady",
+            None,
+            id="a complete Job: serve the files",
+        ),
+        pytest.param(
+            seen(storage(prepare=FILL, record=STARTED, serves=True), claim()),
+            [StopServing],
+            "PrepareFailed",
+            None,
+            id="a Job that was removed before its end: never create it again",
+        ),
+        pytest.param(
+            seen(storage(serves=True), claim(deletionTimestamp=MOMENT)),
+            [ServeFiles],
+            "VolumeEnding",
+            None,
+            id="a claim that is being deleted: serve, so that its data can be saved",
+        ),
+        pytest.param(
+            seen(storage(holder=UNIT), claim(), holding=Holding.KEPT),
+            [StopServing],
+            "VolumeReady",
+            LOOK_AGAIN_SECONDS,
+            id="an unwanted holder with Pods: look again",
+        ),
+        pytest.param(
+            seen(storage(deletionTimestamp=MOMENT, holder=UNIT), claim(), is_in_use=True),
+            [],
+            "VolumeEnding",
+            LOOK_AGAIN_SECONDS,
+            id="deleted while held: keep everything",
+        ),
+        pytest.param(
+            seen(storage(deletionTimestamp=MOMENT), claim(), is_in_use=True),
+            [],
+            "VolumeEnding",
+            LOOK_AGAIN_SECONDS,
+            id="deleted while a Pod or a copy uses it: keep everything",
+        ),
+        pytest.param(
+            seen(
+                storage(deletionTimestamp=MOMENT),
+                claim(ownerReferences=(OWNER,)),
+                is_in_use=True,
             ),
-        )
-        assert not step(changed).makes_job
-
-
-def test_a_copy_that_waits_for_its_source_says_so() -> None:
-    found = step(storage(prepare=Prepare(fromStorageName="t")), waits="storage t is not ready")
-    assert not found.makes_job
-    assert found.verdict.reason is StorageReason.SOURCE_NOT_READY
-    assert found.verdict.message == "storage t is not ready"
-
-
-def test_a_recorded_run_waits_if_its_source_is_deleted() -> None:
-    begun = storage(prepare=Prepare(fromStorageName="t"), phase="Pending", jobName="j")
-    found = step(begun, waits="storage t is being deleted")
-    assert not found.makes_job
-    assert found.status == begun.status.prepare
-    assert found.verdict.reason is StorageReason.SOURCE_NOT_READY
-
-
-def test_a_pod_that_cannot_start_is_reported_while_its_job_goes_on() -> None:
-    begun = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
-    found = step(begun, RUNNING, words="p/prepare: ErrImagePull: not found")
-    assert found.verdict.reason is StorageReason.PREPARE_PROGRESSING
-    assert found.verdict.message == (
-        "Job j fills the volume; its Pod waits: p/prepare: ErrImagePull: not found; "
-        "delete this storage and make it with another image, unless the image is to come"
-    )
-
-
-@pytest.mark.parametrize(
-    ("prepare", "words"),
-    [
-        (FILL, "p: 0/2 nodes are available: 2 Insufficient cpu."),
-        (FILL, "p/prepare: CreateContainerConfigError: no Secret ErrImagePull"),
-        (Prepare(fromStorageName="t"), "p/prepare: ImagePullBackOff: not found"),
-    ],
-    ids=["unschedulable Pod", "message that mentions an image error", "image of a copy"],
-)
-def test_another_image_is_the_remedy_only_for_an_image_that_cannot_be_pulled(
-    prepare: Prepare, words: str
-) -> None:
-    begun = storage(prepare=prepare, phase="Running", jobName="j", observedDigest="d")
-    message = step(begun, RUNNING, words=words).verdict.message
-    assert message == f"Job j fills the volume; its Pod waits: {words}"
-
-
-def test_a_failure_keeps_its_message_while_nothing_can_be_done() -> None:
-    words = Condition(type="Prepared", status="False", message="p: Error: no disk")
-    held = failed()
-    told = attrs.evolve(held, status=attrs.evolve(held.status, conditions=(words,)))
-    found = resting_step(told)
-    assert found.status == held.status.prepare
-    assert found.verdict.reason is StorageReason.PREPARE_FAILED
-    assert found.verdict.message == "p: Error: no disk"
-
-
-def test_a_run_is_recorded_as_running_before_its_job_is_unsuspended() -> None:
-    made = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
-    found = step(made, SUSPENDED)
-    assert (found.status.phase, found.makes_job) == ("Running", True)
-    again = step(storage(prepare=FILL, phase="Running", jobName="j"), SUSPENDED)
-    assert (again.status.phase, again.makes_job) == ("Running", True)
-    held = step(made, SUSPENDED, waits="the source went meanwhile")
-    assert (held.status.phase, held.makes_job) == ("Pending", False)
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_late_job_of_an_ended_run_stays_suspended(phase: str) -> None:
-    ended = storage(prepare=FILL, phase=phase, jobName="j", observedDigest="d")
-    assert not step(ended, SUSPENDED).makes_job
-
-
-def test_a_prepare_waits_for_its_volume() -> None:
-    assert resting_step(storage(prepare=FILL)).verdict.message == "waits for the volume"
-
-
-def test_growth_that_the_cluster_refuses_leaves_the_volume_usable() -> None:
-    verdict = volume_verdict(storage(size="20Gi"), claim(), GROWING, refusal="exceeded quota")
-    assert (verdict.is_true, verdict.reason) == (True, StorageReason.EXPANSION_REFUSED)
-    assert verdict.message == "claim s stays at 10Gi: exceeded quota"
-    assert verdict.is_refused
-
-
-@pytest.mark.parametrize(
-    ("type_", "message", "reason", "told"),
-    [
-        (
-            "FileSystemResizePending",
-            "wants a Pod",
-            StorageReason.VOLUME_READY,
-            "claim s holds 10Gi and grows to 20Gi: FileSystemResizePending: wants a Pod",
+            [ShelterClaim],
+            "VolumeEnding",
+            LOOK_AGAIN_SECONDS,
+            id="deleted while used, with a claim that would be collected: shelter it",
         ),
-        (
-            "Resizing",
-            "",
-            StorageReason.VOLUME_READY,
-            "claim s holds 10Gi and grows to 20Gi: Resizing",
+        pytest.param(
+            seen(storage(deletionTimestamp=MOMENT), claim(), live_claim=claim()),
+            [LetGo],
+            None,
+            None,
+            id="deleted and unused: let go",
         ),
-        (
-            "ControllerResizeError",
-            "disk quota of the project",
-            StorageReason.EXPANSION_REFUSED,
-            "claim s stays at 10Gi: ControllerResizeError: disk quota of the project",
-        ),
-        (
-            "NodeResizeError",
-            "file system is in use",
-            StorageReason.EXPANSION_REFUSED,
-            "claim s stays at 10Gi: NodeResizeError: file system is in use",
+        pytest.param(
+            seen(storage(deletionTimestamp=MOMENT, finalizers=("another",)), claim()),
+            [],
+            None,
+            None,
+            id="deleted and let go: nothing is left to do",
         ),
     ],
 )
-def test_growth_is_reported_with_the_drivers_message(
-    type_: str, message: str, reason: StorageReason, told: str
+def test_what_a_storage_needs_next(
+    observed: Observed, intents: list[type], told: str | None, again_seconds: float | None
 ) -> None:
-    words = (Condition(type=type_, status="True", message=message),)
-    of = claim()
-    growing = attrs.evolve(of, status=attrs.evolve(of.status, conditions=words))
-    verdict = volume_verdict(storage(size="20Gi"), growing, GROWING)
-    assert (verdict.is_true, verdict.reason, verdict.message) == (True, reason, told)
-    assert "10Gi" in volume_verdict(storage(), growing, GROWING).message
-    over = attrs.evolve(words[0], status="False")
-    quiet = attrs.evolve(of, status=attrs.evolve(of.status, conditions=(over,)))
-    verdict = volume_verdict(storage(size="20Gi"), quiet, GROWING)
-    assert verdict.message == "claim s holds 10Gi and grows to 20Gi"
+    plan = decide(observed, UnitOptions())
+    assert names(plan.intents) == intents
+    assert reason(plan) == told
+    assert plan.again_seconds == again_seconds
 
 
-def test_a_missing_class_is_named() -> None:
-    verdict = volume_verdict(storage(), claim("Pending", capacity=""), None)
-    assert verdict.reason is StorageReason.VOLUME_PENDING
-    assert "there is no class fast" in verdict.message
+@pytest.mark.parametrize(
+    ("live", "taken"),
+    [
+        (claim(), claim()),
+        (claim(uid="0"), None),
+        (claim(deletionTimestamp=MOMENT), None),
+        (None, None),
+    ],
+    ids=["its own", "an earlier storage's", "one that is being deleted", "none"],
+)
+def test_only_the_storages_own_claim_is_deleted_with_it(
+    live: VolumeClaim | None, taken: VolumeClaim | None
+) -> None:
+    going = storage(deletionTimestamp=MOMENT)
+    plan = decide(seen(going, claim(), live_claim=live), UnitOptions())
+    assert plan.intents == (LetGo(taken),)
+
+
+def test_a_run_is_recorded_in_the_status_that_is_reported() -> None:
+    plan = decide(seen(storage(prepare=FILL), claim()), UnitOptions())
+    assert isinstance(plan.findings, Findings)
+    assert plan.findings.prepare.status.phase == "Pending"
+
+
+def test_a_refused_write_replaces_the_planned_verdict() -> None:
+    plan = decide(seen(storage()), UnitOptions())
+    refusal = attrs.evolve(_volume(plan), message="exceeded quota")
+    found = findings_after(plan, Written(volume=refusal, is_refused=True))
+    assert isinstance(found, Findings)
+    assert found.volume.message == "exceeded quota"
+
+
+def test_an_invalid_spec_stays_reported_if_a_write_is_refused() -> None:
+    plan = decide(seen(storage(size=""), claim(ownerReferences=(OWNER,))), UnitOptions())
+    assert names(plan.intents) == [ShelterClaim, StopServing]
+    refusal = attrs.evolve(_volume(plan), message="no", reason=StorageReason.VOLUME_SYNC_FAILED)
+    found = findings_after(plan, Written(volume=refusal, is_refused=True))
+    assert isinstance(found, Findings)
+    assert found.volume.reason == "InvalidSpec"
+
+
+def _volume(plan: Plan) -> StorageVerdict:
+    assert isinstance(plan.findings, Findings)
+    return plan.findings.volume
