@@ -1,7 +1,7 @@
 """Triggers of storages: which changes enqueue which storages, and which units wait for them."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds import labels
@@ -11,11 +11,25 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.lookup import caches
+from gpuruntime.operations.lookup.caches import Handler
 from gpuruntime.reconcilers.caches import HOLDER
 from gpuruntime.reconcilers.informers import Informers
 from gpuruntime.reconcilers.predicates import asked, is_news, mounted, offered, trouble, unit_name
 from gpuruntime.reconcilers.unit.pod_failures import ENDED
 from gpuruntime.workqueue.queue import Lane, WorkQueue
+
+# The caches that a storage's reconcile reads, and what for. What changes there enqueues it.
+READS: Final = {
+    "storages": "itself, what it copies, the chain of copies, and what copies it",
+    "units": "whether its holder still mounts it",
+    "pods": "its helpers, its holder's Pods, and others that mount it",
+    "claims": "its claim, or a foreign one of its name",
+    "classes": "whether its claim binds late and may grow",
+    "jobs": "its prepare, and those that copy it",
+    "deployments": "its file server",
+    "services": "drift of its file server's Service",
+    "policies": "drift of its NetworkPolicies",
+}
 
 
 class StorageTriggers:
@@ -39,18 +53,21 @@ class StorageTriggers:
 
     def _listen(self) -> None:
         informers, namespace = self._informers, self._namespace
-        informers.storages.add_handler(self._on_storage)
-        informers.units.add_handler(self._on_unit)
-        informers.pods[namespace].add_handler(self._on_pod)
-        informers.classes.add_handler(self._on_class)
-        informers.claims.add_handler(self._on_claim)
-        for helpers in (
-            informers.jobs,
-            informers.services,
-            informers.policies,
-        ):
-            helpers.add_handler(self._on_helper)
-        informers.deployments[namespace].add_handler(self._on_deployment)
+        handlers: dict[str, Handler[Any]] = {
+            "storages": self._on_storage,
+            "units": self._on_unit,
+            "pods": self._on_pod,
+            "claims": self._on_claim,
+            "classes": self._on_class,
+            "jobs": self._on_helper,
+            "services": self._on_helper,
+            "policies": self._on_helper,
+            "deployments": self._on_deployment,
+        }
+        for cache in READS:
+            found = getattr(informers, cache)
+            informer = found[namespace] if isinstance(found, dict) else found
+            informer.add_handler(handlers[cache])
 
     def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
         """Enqueue units, and storages to be copied from it, if what they see of it has changed.
