@@ -8,11 +8,11 @@ but not answers of the API server.
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, StrEnum
 from functools import partial
-from inspect import isclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import attrs
+import cattrs
 
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.models.definitions.schemas import Rule, Schema
@@ -24,6 +24,7 @@ from gpuruntime.models.encoding.annotations import (
     Model,
     Noted,
     Plain,
+    Shape,
     fields_of,
     shape_of,
 )
@@ -99,14 +100,32 @@ class _Faults:
     shapes: list[Problem] = attrs.field(factory=list)
     bounds: list[Problem] = attrs.field(factory=list)
 
-    def unsound(self, path: str, message: str) -> _Unsound:
+
+@attrs.frozen(slots=True)
+class _Part:
+    """A part of a document, its path, and the faults of the whole document."""
+
+    value: Any
+    path: str
+    faults: _Faults
+
+    def member(self, name: str) -> "_Part":
+        return _Part(self.value[name], _join(self.path, name), self.faults)
+
+    def unsound(self, message: str, field: str = "") -> _Unsound:
         """Add a fault of a shape, and return what stands for the value."""
-        self.shapes.append(Problem(field=path, message=message))
+        self.faults.shapes.append(Problem(field=_join(self.path, field), message=message))
         return _UNSOUND
 
+    def out_of_bounds(self, message: str, field: str = "") -> None:
+        """Add a fault of a bound, a check or a rule; the last two name a field by `.name`."""
+        path = _join(self.path, field.removeprefix("."))
+        self.faults.bounds.append(Problem(field=path, message=message))
 
-# Reads a value at a path and adds its faults; the result is _UNSOUND if a shape is at fault.
-_Read: TypeAlias = Callable[[Any, str, _Faults], Any]
+
+# Reads a part and adds its faults; the result is _UNSOUND if a shape is at fault. A hook of cattrs
+# that raised instead would hide the faults of the parts beside it.
+_Read: TypeAlias = Callable[[_Part], Any]
 
 
 class StrictReader:
@@ -122,9 +141,13 @@ class StrictReader:
         *,
         takes_null: bool = False,
     ) -> None:
-        self._parsers = parsers
         self._takes_null = takes_null
-        self._models: dict[type, _Read] = {}
+        self._converter = converter = cattrs.Converter()
+        converter.register_structure_hook_factory(lambda _: True, self._hook)
+        for kind, check in _SCALARS.items():
+            converter.register_structure_hook(kind, _checked(check))
+        for kind, parse in parsers.items():
+            converter.register_structure_hook(kind, _checked(_ignoring_kind(parse)))
 
     def read(self, document: object, model: type[ValueT]) -> ValueT:
         """Return the value, or raise StrictError with all problems."""
@@ -138,18 +161,22 @@ class StrictReader:
     ) -> tuple[ValueT | None, tuple[Problem, ...]]:
         """Return the value and no problem, or None and all problems."""
         faults = _Faults()
-        value = self._of_model(model)(document, "", faults)
+        value = self._converter.structure(_Part(document, "", faults), model)
         problems = (*faults.lengths, *faults.shapes, *faults.bounds)
         return (None if problems else value), problems
 
-    def _of(self, annotation: Any) -> _Read:
-        if annotation in self._parsers:
-            return _parsed(self._parsers[annotation])
-        match shape_of(annotation):
+    def _hook(self, annotation: Any) -> Callable[[_Part, Any], Any]:
+        """Return the hook of a type that is neither a scalar nor parsed; cattrs keeps it."""
+        read = self._read(shape_of(annotation))
+        return lambda part, _: read(part)
+
+    def _read(self, shape: Shape) -> _Read:
+        match shape:
             case Noted(inner, notes):
                 return _noted(self._of(inner), notes)
             case Model(model):
-                return self._of_model(model)
+                members = {each.name: self._of(each.annotation) for each in fields_of(model)}
+                return _object(model, members)
             case Items(container, item):
                 return _items(container, self._of(item))
             case Entries(value):
@@ -158,14 +185,16 @@ class StrictReader:
                 inner = self._of(choices[0])
                 clears = self._takes_null or len(choices) > 1
                 return _optional(inner, clears=clears) if takes_none else inner
+            case Plain(kind) if kind is Any:
+                return lambda part: part.value
             case Plain(kind):
-                return _plain(kind)
+                raise TypeError(f"{kind} cannot be read strictly: use an attrs value or a scalar")
+            case _:
+                assert_never(shape)
 
-    def _of_model(self, model: type) -> _Read:
-        if model not in self._models:
-            members = {each.name: self._of(each.annotation) for each in fields_of(model)}
-            self._models[model] = _object(model, members)
-        return self._models[model]
+    def _of(self, annotation: Any) -> _Read:
+        hook = self._converter.get_structure_hook(annotation)
+        return lambda part: hook(part, annotation)
 
 
 def read(document: object, model: type[ValueT], further: Iterable[Problem] = ()) -> ValueT:
@@ -181,42 +210,39 @@ def read(document: object, model: type[ValueT], further: Iterable[Problem] = ())
     return value
 
 
-_requests: Final = StrictReader()
-
-
 def _object(model: type, members: Mapping[str, _Read]) -> _Read:
     required = frozenset(each.name for each in fields_of(model) if each.is_required)
     rules: tuple[Rule, ...] = getattr(model, "RULES", ())
 
-    def read_object(value: Any, path: str, faults: _Faults) -> Any:
-        if type(value) is not dict:
-            return faults.unsound(path, _expected(dict, value))
+    def read_object(part: _Part) -> Any:
+        if type(part.value) is not dict:
+            return part.unsound(_expected(dict, part.value))
         made: dict[str, Any] = {}
         for name, read_member in members.items():
-            if name in value:
-                made[name] = read_member(value[name], _join(path, name), faults)
+            if name in part.value:
+                made[name] = read_member(part.member(name))
             elif name in required:
-                made[name] = faults.unsound(_join(path, name), "is required")
-        for name in sorted(str(each) for each in value if each not in members):
-            made[name] = faults.unsound(_join(path, name), "unknown field")
+                made[name] = part.unsound("is required", name)
+        for name in sorted(str(each) for each in part.value if each not in members):
+            made[name] = part.unsound("unknown field", name)
         if any(member is _UNSOUND for member in made.values()):
             return _UNSOUND
-        return _ruled(_attempt(partial(model, **made), path, faults), rules, path, faults)
+        return _ruled(_attempt(partial(model, **made), part), rules, part)
 
     return read_object
 
 
-def _attempt(make: Callable[[], Any], path: str, faults: _Faults) -> Any:
+def _attempt(make: Callable[[], Any], part: _Part) -> Any:
     """Return what the function makes; an error of its own checks is a fault of the shape."""
     try:
         return make()
     except ManyFieldsError as error:
         for each in error.errors:
-            faults.unsound(_join(path, each.field), str(each))
+            part.unsound(str(each), each.field)
     except FieldError as error:
-        faults.unsound(_join(path, error.field), str(error))
+        part.unsound(str(error), error.field)
     except (ValueError, OverflowError) as error:
-        faults.unsound(path, str(error))
+        part.unsound(str(error))
     return _UNSOUND
 
 
@@ -225,98 +251,93 @@ def _noted(read_inner: _Read, notes: tuple[Any, ...]) -> _Read:
     rules = tuple(note for note in notes if isinstance(note, Rule))
     lengths = [note.maxItems for note in notes if isinstance(note, Schema) and note.maxItems]
 
-    def read_noted(value: Any, path: str, faults: _Faults) -> Any:
+    def read_noted(part: _Part) -> Any:
         # Items past the bound are not read, as a caller could make reading them arbitrarily slow.
-        if lengths and isinstance(value, list) and len(value) > lengths[0]:
-            message = f"must have at most {lengths[0]} items, not {len(value)}"
-            faults.lengths.append(Problem(field=path, message=message))
-            value = value[: lengths[0]]
-        if fault := first_fault(value, notes):
+        if lengths and isinstance(part.value, list) and len(part.value) > lengths[0]:
+            message = f"must have at most {lengths[0]} items, not {len(part.value)}"
+            part.faults.lengths.append(Problem(field=part.path, message=message))
+            part = attrs.evolve(part, value=part.value[: lengths[0]])
+        if fault := first_fault(part.value, notes):
             below, message = fault
-            faults.bounds.append(Problem(field=path + below, message=message))
-        return _ruled(read_inner(value, path, faults), rules, path, faults)
+            part.out_of_bounds(message, below)
+        return _ruled(read_inner(part), rules, part)
 
     return read_noted
 
 
-def _ruled(value: Any, rules: tuple[Rule, ...], path: str, faults: _Faults) -> Any:
+def _ruled(value: Any, rules: tuple[Rule, ...], part: _Part) -> Any:
     """Return the value; rules judge it only if it is sound, with its defaults filled in."""
     if rules and value is not _UNSOUND:
         is_list = isinstance(value, tuple)
         plain = [*map(codec.to_json, value)] if is_list else codec.to_json(value)
         for rule in rules:
             if not rule.holds(plain, None):
-                field = _join(path, rule.field.removeprefix("."))
-                faults.bounds.append(Problem(field=field, message=rule.message))
+                part.out_of_bounds(rule.message, rule.field)
     return value
 
 
 def _items(container: type, read_item: _Read) -> _Read:
-    def read_items(value: Any, path: str, faults: _Faults) -> Any:
-        if type(value) is not list:
-            return faults.unsound(path, _expected(list, value))
-        made = [read_item(item, f"{path}[{index}]", faults) for index, item in enumerate(value)]
+    def read_items(part: _Part) -> Any:
+        if type(part.value) is not list:
+            return part.unsound(_expected(list, part.value))
+        made = [
+            read_item(_Part(item, f"{part.path}[{index}]", part.faults))
+            for index, item in enumerate(part.value)
+        ]
         return _UNSOUND if any(item is _UNSOUND for item in made) else container(made)
 
     return read_items
 
 
 def _entries(read_member: _Read) -> _Read:
-    def read_entries(value: Any, path: str, faults: _Faults) -> Any:
-        if type(value) is not dict:
-            return faults.unsound(path, _expected(dict, value))
+    def read_entries(part: _Part) -> Any:
+        if type(part.value) is not dict:
+            return part.unsound(_expected(dict, part.value))
         made = {}
-        for key, member in value.items():
-            below = _join(path, key) if isinstance(key, str) else f"{path}[{key}]"
-            made[key] = read_member(member, below, faults)
+        for key, value in part.value.items():
+            path = _join(part.path, key) if isinstance(key, str) else f"{part.path}[{key}]"
+            member = _Part(value, path, part.faults)
+            made[key] = read_member(member)
             if type(key) is not str and made[key] is not _UNSOUND:
-                made[key] = faults.unsound(below, _expected(str, key))
+                made[key] = member.unsound(_expected(str, key))
         return _UNSOUND if any(each is _UNSOUND for each in made.values()) else made
 
     return read_entries
 
 
 def _optional(read_inner: _Read, *, clears: bool) -> _Read:
-    def read_optional(value: Any, path: str, faults: _Faults) -> Any:
-        if value is not None:
-            return read_inner(value, path, faults)
+    def read_optional(part: _Part) -> Any:
+        if part.value is not None:
+            return read_inner(part)
         if not clears:
-            message = "must not be null: leave it out"
-            faults.bounds.append(Problem(field=path, message=message))
+            part.out_of_bounds("must not be null: leave it out")
         return None
 
     return read_optional
 
 
-def _parsed(parse: Callable[[Any], Any]) -> _Read:
-    return lambda value, path, faults: _attempt(partial(parse, value), path, faults)
+def _checked(check: Callable[[Any, Any], Any]) -> Callable[[_Part, Any], Any]:
+    """Return a hook of cattrs for a type whose values have no parts."""
+    return lambda part, kind: _attempt(partial(check, part.value, kind), part)
 
 
-def _plain(kind: Any) -> _Read:
-    if kind is Any:
-        return lambda value, *_: value
-    if kind is float:
-        return _parsed(_number)
-    if kind in (str, int, bool):
-        return _parsed(partial(_exact, kind))
-    if isclass(kind) and issubclass(kind, StrEnum):
-        return _parsed(partial(_member, kind))
-    raise TypeError(f"{kind} cannot be read strictly: use an attrs value or a scalar")
+def _ignoring_kind(parse: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda value, _: parse(value)
 
 
-def _exact(kind: type, value: Any) -> Any:
+def _exact(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise ValueError(_expected(kind, value))
     return value
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, _: type) -> float:
     if type(value) not in (int, float):
         raise ValueError(_expected(float, value))
     return float(value)
 
 
-def _member(kind: type[StrEnum], value: Any) -> StrEnum:
+def _member(value: Any, kind: type[StrEnum]) -> StrEnum:
     members = [member.value for member in kind]
     if type(value) is not str or value not in members:
         raise ValueError(f"must be one of {', '.join(members)}")
@@ -331,3 +352,14 @@ def _join(path: str, name: str) -> str:
     if not path or not name or name.startswith("["):
         return path + name
     return f"{path}.{name}"
+
+
+# cattrs finds the hook of the nearest base class; a StrEnum is a str as well.
+_SCALARS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
+    str: _exact,
+    int: _exact,
+    bool: _exact,
+    float: _number,
+    StrEnum: _member,
+}
+_requests: Final = StrictReader()
