@@ -6,7 +6,9 @@ Once a poll has succeeded, polls that fail because the server is away do not end
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import attrs
 
 from gpuruntime.client.client import Client
 from gpuruntime.client.errors import (
@@ -27,13 +29,12 @@ from gpuruntime.client.progress import (
     unit_readiness,
     unit_suspension,
 )
-from gpuruntime.models.views.operators import Job
 from gpuruntime.models.views.pools import PoolView
-from gpuruntime.models.views.serverless import InvocationView
 from gpuruntime.models.views.storages import StorageView
 from gpuruntime.models.views.units import UnitView
 
 ViewT = TypeVar("ViewT")
+ObjectT = TypeVar("ObjectT", UnitView, StorageView, PoolView)
 Poll: TypeAlias = Callable[[], Awaitable[Reply[ViewT]]]
 Judge: TypeAlias = Callable[[ViewT], Judgement]
 Tell: TypeAlias = Callable[[ViewT], None]
@@ -44,153 +45,71 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 _GROWTH: Final = 1.3
 
 
-async def until_unit_ready(
-    client: Client,
-    name: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[UnitView] | None = None,
-) -> UnitView:
-    """Return the ready unit; call `tell` with each view that differs from the one before."""
-    return await until(
-        lambda: client.units.get(name),
-        unit_readiness,
-        what=f"unit {name}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
+@attrs.frozen(slots=True)
+class UntilState(Generic[ViewT]):
+    """Waits for one state of one kind of object; call it with the client and the object's name.
+
+    It returns the view, and calls `tell` with each view that differs from the one before.
+    """
+
+    what: str
+    get: Callable[[Client], Callable[..., Awaitable[Reply[ViewT]]]]
+    judge: Judge[ViewT]
+
+    async def __call__(
+        self,
+        client: Client,
+        *names: str,
+        timeout_seconds: float = WAIT_SECONDS,
+        tell: Tell[ViewT] | None = None,
+    ) -> ViewT:
+        return await until(
+            lambda: self.get(client)(*names),
+            self.judge,
+            what=self.what.format(*names),
+            timeout_seconds=timeout_seconds,
+            tell=tell,
+        )
 
 
-async def until_unit_suspended(
-    client: Client,
-    name: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[UnitView] | None = None,
-) -> UnitView:
-    return await until(
-        lambda: client.units.get(name),
-        unit_suspension,
-        what=f"unit {name}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
+@attrs.frozen(slots=True)
+class UntilGone(Generic[ObjectT]):
+    """Waits until one kind of object is deleted; call it with the client and the object's name."""
+
+    what: str
+    get: Callable[[Client], Callable[[str], Awaitable[Reply[ObjectT]]]]
+
+    async def __call__(
+        self, client: Client, name: str, *, timeout_seconds: float = WAIT_SECONDS
+    ) -> None:
+        await until_gone(
+            lambda: self.get(client)(name),
+            lambda view: (view.operationID, view.createdAt),
+            what=self.what.format(name),
+            timeout_seconds=timeout_seconds,
+        )
 
 
-async def until_unit_gone(
-    client: Client, name: str, *, timeout_seconds: float = WAIT_SECONDS
-) -> None:
-    await until_gone(
-        lambda: client.units.get(name),
-        _identity,
-        what=f"unit {name}",
-        timeout_seconds=timeout_seconds,
-    )
-
-
-async def until_storage_ready(
-    client: Client,
-    name: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[StorageView] | None = None,
-) -> StorageView:
-    return await until(
-        lambda: client.storages.get(name),
-        storage_readiness,
-        what=f"storage {name}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
-
-
-async def until_accessor_ready(
-    client: Client,
-    name: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[StorageView] | None = None,
-) -> StorageView:
-    return await until(
-        lambda: client.storages.get(name),
-        accessor_readiness,
-        what=f"accessor of storage {name}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
-
-
-async def until_storage_gone(
-    client: Client, name: str, *, timeout_seconds: float = WAIT_SECONDS
-) -> None:
-    await until_gone(
-        lambda: client.storages.get(name),
-        _identity,
-        what=f"storage {name}",
-        timeout_seconds=timeout_seconds,
-    )
-
-
-async def until_pool_ready(
-    client: Client,
-    name: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[PoolView] | None = None,
-) -> PoolView:
-    return await until(
-        lambda: client.pools.get(name),
-        pool_readiness,
-        what=f"pool {name}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
-
-
-async def until_pool_gone(
-    client: Client, name: str, *, timeout_seconds: float = WAIT_SECONDS
-) -> None:
-    """Wait until the pool is deleted; its unclaimed stock is deleted before it."""
-    await until_gone(
-        lambda: client.pools.get(name),
-        _identity,
-        what=f"pool {name}",
-        timeout_seconds=timeout_seconds,
-    )
-
-
-async def until_seeded(
-    client: Client,
-    operation_id: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[Job] | None = None,
-) -> Job:
-    return await until(
-        lambda: client.stock.job(operation_id),
-        job_readiness,
-        what=f"job {operation_id}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
-
-
-async def until_succeeded(
-    client: Client,
-    function: str,
-    invocation: str,
-    *,
-    timeout_seconds: float = WAIT_SECONDS,
-    tell: Tell[InvocationView] | None = None,
-) -> InvocationView:
-    """Return the invocation; raise FailedError if it has ended in another state."""
-    return await until(
-        lambda: client.invocations.get(function, invocation),
-        invocation_success,
-        what=f"invocation {invocation} of {function}",
-        timeout_seconds=timeout_seconds,
-        tell=tell,
-    )
+until_unit_ready: Final = UntilState("unit {}", lambda client: client.units.get, unit_readiness)
+until_unit_suspended: Final = UntilState(
+    "unit {}", lambda client: client.units.get, unit_suspension
+)
+until_unit_gone: Final = UntilGone("unit {}", lambda client: client.units.get)
+until_storage_ready: Final = UntilState(
+    "storage {}", lambda client: client.storages.get, storage_readiness
+)
+until_accessor_ready: Final = UntilState(
+    "accessor of storage {}", lambda client: client.storages.get, accessor_readiness
+)
+until_storage_gone: Final = UntilGone("storage {}", lambda client: client.storages.get)
+until_pool_ready: Final = UntilState("pool {}", lambda client: client.pools.get, pool_readiness)
+# The pool's unclaimed stock is deleted before it.
+until_pool_gone: Final = UntilGone("pool {}", lambda client: client.pools.get)
+until_seeded: Final = UntilState("job {}", lambda client: client.stock.job, job_readiness)
+# It takes the function and the invocation; one that has ended in another state is a FailedError.
+until_succeeded: Final = UntilState(
+    "invocation {1} of {0}", lambda client: client.invocations.get, invocation_success
+)
 
 
 async def until(
@@ -238,11 +157,6 @@ async def _views(poll: Poll[ViewT], notes: list[str]) -> AsyncGenerator[ViewT, N
         if view != last:
             last = view
             yield view
-
-
-def _identity(view: UnitView | StorageView | PoolView) -> object:
-    """Return the values by which a later object of the same name differs."""
-    return view.operationID, view.createdAt
 
 
 async def until_gone(
