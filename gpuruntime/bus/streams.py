@@ -13,6 +13,10 @@ _MEBIBYTE: Final = 1024 * 1024
 # The broker silently drops requests beyond this number, and it cannot be changed later. It is far
 # more than two requests of a thousand workers, including those of lost connections.
 MOST_WAITING: Final = 65_536
+# Without this the broker allows 1,000 consumers a stream.
+MOST_FUNCTIONS: Final = 100_000
+BODY_RETENTION_SECONDS: Final = 25 * 3600
+DEAD_LETTER_RETENTION_SECONDS: Final = 14 * 86_400
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -24,10 +28,6 @@ class StreamOptions:
     most_queued_per_function: int = 100_000
     # The broker reserves this disk space when the stream is created.
     most_queued_bytes: int = 1024 * _MEBIBYTE
-    # Without this the broker allows 1,000 consumers a stream.
-    most_functions: int = 100_000
-    body_retention_seconds: float = 25 * 3600.0
-    dead_letter_retention_seconds: float = 14 * 86_400.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -62,7 +62,7 @@ def declarations(
         "max_msgs": options.most_queued,
         "max_msgs_per_subject": options.most_queued_per_function,
         "max_bytes": options.most_queued_bytes,
-        "max_consumers": options.most_functions,
+        "max_consumers": MOST_FUNCTIONS,
         "duplicate_window": 120 * _SECOND,
     }
     states: JsonObject = {
@@ -83,7 +83,7 @@ def declarations(
         "discard": "old",
         "max_msgs_per_subject": 1,
         "allow_direct": True,
-        "max_age": int(options.dead_letter_retention_seconds * _SECOND),
+        "max_age": DEAD_LETTER_RETENTION_SECONDS * _SECOND,
     }
     bodies: JsonObject = {
         **common,
@@ -93,7 +93,7 @@ def declarations(
         "discard": "old",
         "max_msgs_per_subject": 1,
         "allow_direct": True,
-        "max_age": int(options.body_retention_seconds * _SECOND),
+        "max_age": BODY_RETENTION_SECONDS * _SECOND,
     }
     return (
         Declaration(config=invocations, required=ours | {"discard_new_per_subject"}),

@@ -44,6 +44,7 @@ STARTING: Final = "the consumer of records does not exist yet"
 STREAMLESS: Final = "the stream of records does not exist yet: an api or an activator creates it"
 STOPPING: Final = "stopping"
 DOUBLINGS: Final = 16
+MOST_IN_HAND: Final = 32
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -52,7 +53,6 @@ class ResultsOptions:
 
     stream_retention_seconds: float = 86_400.0
     grace_seconds: float = 1.0
-    most_in_hand: int = 32
     ack_wait_seconds: float = 30.0
     longest_pause_seconds: float = 120.0
     look_seconds: float = 10.0
@@ -129,7 +129,7 @@ class Results:
     def _wanted(self) -> int:
         if self._is_draining or self._problem:
             return 0
-        return self._options.most_in_hand - self._in_hand
+        return MOST_IN_HAND - self._in_hand
 
     def _receive(self, delivery: Delivery) -> None:
         if self._tasks is None:

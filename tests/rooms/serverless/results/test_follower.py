@@ -17,7 +17,7 @@ from gpuruntime.bus.names import RESULTS, Names
 from gpuruntime.bus.pull import PullOptions
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.models.kinds.invocations import State
-from gpuruntime.serverless.results.follower import Results, ResultsOptions
+from gpuruntime.serverless.results.follower import MOST_IN_HAND, Results, ResultsOptions
 from gpuruntime.serverless.results.store_state import StoreState
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import equals, eventually
@@ -359,7 +359,7 @@ async def test_a_stopping_replica_finishes_its_records_and_takes_no_more(
 
 
 async def test_no_more_records_are_in_progress_than_allowed(declared: Bus) -> None:
-    count = QUICK.most_in_hand
+    count = MOST_IN_HAND
 
     class Slow(Shelf):
         most = 0
