@@ -35,7 +35,6 @@ from gpuruntime.embedded.objects.store import Store
 from gpuruntime.embedded.objects.subresources import Subresources
 from gpuruntime.embedded.objects.writes import Writes
 from gpuruntime.embedded.schemas.definitions import Definitions
-from gpuruntime.embedded.schemas.structural import Twins
 from gpuruntime.kube.transport import Request, Response
 from gpuruntime.models.definitions.rules import TWINS
 
@@ -72,24 +71,19 @@ class ServerOptions:
 
 
 class Server:
-    """The server of all kinds.
-
-    `twins` maps the text of each CEL rule that definitions may contain to its Python twin. `logs`
-    supplies the containers' logs.
-    """
+    """The server of all kinds; `logs` supplies the containers' logs."""
 
     def __init__(
         self,
         *,
         now: Callable[[], datetime],
         rng: random.Random,
-        twins: Twins = TWINS,
         logs: PodLogs = NO_LOGS,
         options: ServerOptions = ServerOptions(),
     ) -> None:
         self.registry = Registry(BUILTIN_KINDS)
         self.store = Store(options.history_limit)
-        self._definitions = Definitions(self.store, self.registry, twins, now)
+        self._definitions = Definitions(self.store, self.registry, TWINS, now)
         owners = (
             NamespaceOwner(self.store),
             DefinitionOwner(self.store, self._definitions.kind, now),

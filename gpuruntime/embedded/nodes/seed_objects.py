@@ -31,7 +31,6 @@ class NodeOptions:
     pods: str = "1000"
     gpus: int = 8
     gpu_resource: str = "nvidia.com/gpu"
-    gpu_product: str = "NVIDIA-TEST"
 
 
 async def create_seed_objects(client: Client, options: NodeOptions, *, now: datetime) -> None:
@@ -67,7 +66,7 @@ def node(name: str, options: NodeOptions, *, now: datetime) -> JsonObject:
     }
     if options.gpus:
         amounts[options.gpu_resource] = str(options.gpus)
-        labels[GPU_PRODUCT] = options.gpu_product
+        labels[GPU_PRODUCT] = "NVIDIA-TEST"
     return {
         "apiVersion": "v1",
         "kind": "Node",
