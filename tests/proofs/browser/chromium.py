@@ -1,7 +1,6 @@
 """A headless browser, controlled through the protocol of its developer tools."""
 
 import asyncio
-import base64
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -101,10 +100,6 @@ class Tab:
             {"name": "prefers-reduced-motion", "value": motion},
         ]
         await self.send("Emulation.setEmulatedMedia", features=features)
-
-    async def picture(self) -> bytes:
-        taken = await self.send("Page.captureScreenshot", format="png")
-        return base64.b64decode(taken["data"])
 
 
 class Browser:

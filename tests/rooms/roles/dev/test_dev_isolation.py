@@ -77,7 +77,6 @@ NOT_PODS_OF_OURS = {
     "cluster in IPv6": Endpoint(addresses=("fd00:96::1",)),
     "neighbour in IPv6": Endpoint(addresses=("fe80::1",)),
 }
-PRIVATE = ("metadata", "cluster", "cluster in IPv6", "neighbour in IPv6")
 OUTSIDE = ("internet", "internet in IPv6")
 UNITS = ("web", "quiet", "worker")
 HELPERS = ("download", "copy", "files")
