@@ -13,6 +13,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
+from tests.rooms.audit.corruptions import Corruption, cases, demand_breach, rules_broken
 from tests.rooms.audit.functions import (
     DRAIN_SECONDS,
     FIRST,
@@ -44,8 +45,6 @@ from tests.rooms.audit.values import (
     with_status,
     without,
 )
-
-Corruption = Callable[[Snapshot], Snapshot]
 
 
 def unit(name: str, how: Callable[[GPUUnit], Any]) -> Corruption:
@@ -207,26 +206,15 @@ FOLLOWS = {
     ("worker-limit", "worker-drains"),
     ("worker-minimum", "worker-drains"),
 }
-CASES = [
-    pytest.param(rule, corrupt, id=f"{rule}-{number}")
-    for rule, ways in CORRUPTIONS.items()
-    for number, corrupt in enumerate(ways, 1)
-]
-
-
-def rules_broken(snapshot: Snapshot) -> set[str]:
-    return {breach.rule for breach in breaches(snapshot)}
 
 
 def test_a_function_with_its_workers_is_sound() -> None:
     assert suspicions(serving()) == []
 
 
-@pytest.mark.parametrize(("rule", "corrupt"), CASES)
+@pytest.mark.parametrize(("rule", "corrupt"), cases(CORRUPTIONS))
 def test_a_lasting_corruption_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
-    broken = rules_broken(aged(corrupt(serving()), 3_600))
-    assert rule in broken
-    assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
+    demand_breach(rule, corrupt(serving()), FOLLOWS)
 
 
 LASTING: dict[str, tuple[Corruption, str, int]] = {

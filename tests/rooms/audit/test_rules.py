@@ -19,6 +19,7 @@ from gpuruntime.models.kubernetes.pods import Pod, PodStatus
 from gpuruntime.models.kubernetes.volumes import VolumeClaim
 from gpuruntime.models.kubernetes.workloads import Deployment
 from tests.rooms.audit import test_functions
+from tests.rooms.audit.corruptions import Corruption, cases, demand_breach, rules_broken
 from tests.rooms.audit.values import (
     INSTANCE,
     JOB,
@@ -51,8 +52,6 @@ from tests.rooms.audit.values import (
     with_status,
     without,
 )
-
-Corruption = Callable[[Snapshot], Snapshot]
 
 
 def edit(kind: str, name: str, how: Callable[[Any], Any]) -> Corruption:
@@ -410,11 +409,6 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         told("storages", STORAGE, holder=Holder(name="demo", uid="uid-p-2")),
     ],
 }
-CASES = [
-    pytest.param(rule, corrupt, id=f"{rule}-{number}")
-    for rule, ways in CORRUPTIONS.items()
-    for number, corrupt in enumerate(ways, 1)
-]
 # Faults that cause other faults.
 FOLLOWS = {
     ("pool-sum", "claim-held"),
@@ -440,10 +434,6 @@ FOLLOWS = {
 }
 
 
-def rules_broken(snapshot: Snapshot) -> set[str]:
-    return {breach.rule for breach in breaches(snapshot)}
-
-
 def test_a_sound_snapshot_has_no_breach_however_long_it_lasts() -> None:
     assert suspicions(sound()) == []
     assert breaches(aged(sound(), 1e9)) == []
@@ -453,11 +443,9 @@ def test_an_empty_cluster_has_no_breach() -> None:
     assert breaches(Snapshot()) == []
 
 
-@pytest.mark.parametrize(("rule", "corrupt"), CASES)
+@pytest.mark.parametrize(("rule", "corrupt"), cases(CORRUPTIONS))
 def test_a_lasting_corruption_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
-    broken = rules_broken(aged(corrupt(sound()), 3_600))
-    assert rule in broken
-    assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
+    demand_breach(rule, corrupt(sound()), FOLLOWS)
 
 
 def test_the_next_unit_of_a_name_need_not_isolate_the_children_of_a_deleted_unit() -> None:
