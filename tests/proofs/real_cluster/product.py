@@ -248,20 +248,23 @@ class Installation:
 class Caller:
     """A blocking caller of one api replica."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self, address: str, *, send: Callable[[str, str, object], Answer] | None = None
+    ) -> None:
         self._root = f"{address}/api/v1"
+        self._send = send or request
 
     def get(self, path: str) -> Answer:
-        return request("GET", self._root + path)
+        return self._send("GET", self._root + path, None)
 
     def post(self, path: str, body: object) -> Answer:
-        return request("POST", self._root + path, body)
+        return self._send("POST", self._root + path, body)
 
     def put(self, path: str, body: object) -> Answer:
-        return request("PUT", self._root + path, body)
+        return self._send("PUT", self._root + path, body)
 
     def delete(self, path: str) -> Answer:
-        return request("DELETE", self._root + path)
+        return self._send("DELETE", self._root + path, None)
 
     def until(
         self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS

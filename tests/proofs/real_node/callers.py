@@ -2,13 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
-from typing import Any
 
-from tests.eventually import eventually_blocking
-from tests.proofs.real_cluster.product import WAIT_SECONDS, Answer, Caller
+from tests.proofs.real_cluster.product import Answer, Caller, request
 
 # The outcome is unknown, or no server answered, so the same operation may be sent again.
 AGAIN = frozenset({429, 502, 503, 504})
@@ -16,32 +14,8 @@ PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
 
 
-class RetryingCaller:
-    def __init__(self, address: str) -> None:
-        self._caller = Caller(address)
-
-    def get(self, path: str) -> Answer:
-        return _retried(lambda: self._caller.get(path))
-
-    def post(self, path: str, body: object) -> Answer:
-        return _retried(lambda: self._caller.post(path, body))
-
-    def put(self, path: str, body: object) -> Answer:
-        return _retried(lambda: self._caller.put(path, body))
-
-    def delete(self, path: str) -> Answer:
-        return _retried(lambda: self._caller.delete(path))
-
-    def until(
-        self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
-    ) -> Any:
-        """Return the data of the first answer for which the predicate holds."""
-        answer = eventually_blocking(
-            lambda: self.get(path),
-            lambda answer: answer.status == 200 and holds(answer.data),
-            within_seconds=seconds,
-        )
-        return answer.data
+def retrying_caller(address: str) -> Caller:
+    return Caller(address, send=_retried)
 
 
 class BackgroundCaller:
@@ -50,7 +24,7 @@ class BackgroundCaller:
     def __init__(self, address: str, name: str) -> None:
         self.failures: list[str] = []
         self.names: list[str] = []
-        self._caller = RetryingCaller(address)
+        self._caller = retrying_caller(address)
         self._name = name
         self._stop = threading.Event()
 
@@ -82,11 +56,11 @@ def calling_in_background(address: str, name: str) -> Iterator[BackgroundCaller]
         thread.join()
 
 
-def _retried(send: Callable[[], Answer]) -> Answer:
+def _retried(method: str, url: str, body: object) -> Answer:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            answer = send()
+            answer = request(method, url, body)
         except (OSError, HTTPException) as error:  # refused, reset, or cut off within the answer
             answer = Answer(503, {}, str(error))
         if answer.status not in AGAIN or time.monotonic() > deadline:

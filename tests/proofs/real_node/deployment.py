@@ -10,7 +10,7 @@ from typing import Any
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.proofs.real_node import overlay, pods
-from tests.proofs.real_node.callers import RetryingCaller
+from tests.proofs.real_node.callers import retrying_caller
 from tests.proofs.real_node.overlay import SYSTEM, Part
 from tests.rooms.manifests.overlays import MANIFESTS
 
@@ -31,7 +31,7 @@ class Deployment:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
-        self.caller = RetryingCaller(ADDRESS)
+        self.caller = retrying_caller(ADDRESS)
         self._folder = folder
 
     def apply(self, parts: Mapping[str, Part] = CONTROL_PLANE) -> None:
