@@ -15,11 +15,13 @@ from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration, CoreV1Api
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.client.rest import RESTClientObject
+from kubernetes_asyncio.config.kube_config import KubeConfigMerger
 from kubernetes_asyncio.leaderelection.electionconfig import Config
 from kubernetes_asyncio.leaderelection.leaderelection import LeaderElection
 from kubernetes_asyncio.leaderelection.resourcelock.leaselock import LeaseLock
 from kubernetes_asyncio.watch import Watch
 
+from tests.rooms.kube.connect.kubeconfigs import write_kubeconfig
 from tests.rooms.kube.servers import Handler, serving
 
 A_DAY_SECONDS = 86_400
@@ -129,6 +131,18 @@ async def test_its_elector_leaves_its_leader_at_work_after_a_lost_connection() -
         assert not task.done()
         task.cancel()
         await asyncio.wait({task})
+
+
+def test_its_merger_takes_the_context_of_the_last_file_where_kubectl_takes_the_first(
+    tmp_path: Path,
+) -> None:
+    first = write_kubeconfig(tmp_path, "https://127.0.0.1:1", name="first")
+    last = write_kubeconfig(tmp_path, "https://127.0.0.1:2", name="last")
+    last.write_text(last.read_text().replace("current-context: dev", "current-context: prod"))
+
+    merged = KubeConfigMerger(f"{first}:{last}").config
+    assert merged is not None
+    assert merged["current-context"] == "prod"
 
 
 @asynccontextmanager
