@@ -146,7 +146,7 @@ def _manager(options: argparse.Namespace) -> int:
     from gpuruntime.roles import lifecycle, manager
 
     return lifecycle.run_to_exit(
-        lambda: manager.Manager(loaded), grace_seconds=loaded.shutdownGrace
+        lambda: manager.manager_role(loaded), grace_seconds=loaded.shutdownGrace
     )
 
 
@@ -155,7 +155,7 @@ def _api(options: argparse.Namespace) -> int:
     _configure_logs(loaded)
     from gpuruntime.roles import api, lifecycle
 
-    return lifecycle.run_to_exit(lambda: api.Api(loaded), grace_seconds=loaded.shutdownGrace)
+    return lifecycle.run_to_exit(lambda: api.api_role(loaded), grace_seconds=loaded.shutdownGrace)
 
 
 def _activator(options: argparse.Namespace) -> int:
@@ -164,7 +164,7 @@ def _activator(options: argparse.Namespace) -> int:
     from gpuruntime.roles import activator, lifecycle
 
     return lifecycle.run_to_exit(
-        lambda: activator.ActivatorRole(loaded), grace_seconds=loaded.shutdownGrace
+        lambda: activator.activator_role(loaded), grace_seconds=loaded.shutdownGrace
     )
 
 
@@ -174,7 +174,7 @@ def _worker(options: argparse.Namespace) -> int:
     from gpuruntime.roles import lifecycle, worker
 
     return lifecycle.run_to_exit(
-        lambda: worker.WorkerRole(loaded, reread=lambda: _settings(options)),
+        lambda: worker.worker_role(loaded, reread=lambda: _settings(options)),
         grace_seconds=loaded.shutdownGrace,
     )
 
@@ -185,7 +185,7 @@ def _results(options: argparse.Namespace) -> int:
     from gpuruntime.roles import lifecycle, results
 
     return lifecycle.run_to_exit(
-        lambda: results.ResultsRole(loaded), grace_seconds=loaded.shutdownGrace
+        lambda: results.results_role(loaded), grace_seconds=loaded.shutdownGrace
     )
 
 

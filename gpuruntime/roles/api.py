@@ -1,9 +1,10 @@
 """The api role: REST over caches and guarded writes; any number of replicas, no reconciler."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import structlog
@@ -17,30 +18,20 @@ from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.labels import APP_NAME, STORAGE_APP
-from gpuruntime.models.kinds.pools import STOCK_POOLS
-from gpuruntime.models.kinds.storages import GPU_STORAGES
-from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.kubernetes.network import SERVICES
-from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import (
-    POOL_INDEXES,
-    STOCK_INDEXES,
-    STORAGE_INDEXES,
     UNIT_INDEXES,
-    Caches,
 )
 from gpuruntime.operations.operations import operations_of
-from gpuruntime.operations.options import Options
 from gpuruntime.roles.certificates import demand_certificate
-from gpuruntime.roles.cluster_connection import transport_of
-from gpuruntime.roles.mirrors import Mirror, is_away, is_behind, mirrors, waits_for
+from gpuruntime.roles.cluster_role import ClusterContext, cluster_role
+from gpuruntime.roles.mirrors import Mirrors, is_away, is_behind, not_synced, waits_for
 from gpuruntime.roles.options import (
     body_limits_of,
     caller_limits_of,
@@ -49,6 +40,7 @@ from gpuruntime.roles.options import (
 )
 from gpuruntime.roles.process import Process, queue_of
 from gpuruntime.roles.result_store import result_store
+from gpuruntime.roles.role import STOPPING, RoleRunner
 from gpuruntime.roles.token_file import TokenFile
 from gpuruntime.serverless.calling.service import (
     FunctionService,
@@ -64,9 +56,6 @@ from gpuruntime.telemetry.metrics import Registry
 
 log = structlog.get_logger()
 
-STOPPING: Final = "stopping"
-# The mirrors that requests need. Nodes and quotas are only reported; files wait for services.
-NEEDED: Final = ("stock", "units", "pools", "storages")
 # The state of a healthy replica, by whether the queue is connected.
 WELL: Final = {
     is_there: ClusterLink(is_connected=True, is_synced=True, is_queue_connected=is_there)
@@ -74,176 +63,159 @@ WELL: Final = {
 }
 
 
-class Api:
+def api_role(
+    settings: Settings, *, transport: Transport | None = None, process: Process | None = None
+) -> "RoleRunner[ApiParts]":
+    _refuse_open_listener(settings)
+    demand_certificate(settings.tls)
+    registry = Registry(RoleName.API)
+    token_file = _token_file(settings, registry)
+
+    @asynccontextmanager
+    async def opened(context: ClusterContext) -> AsyncIterator[ApiParts]:
+        async with result_store(settings, name="gpuruntime api") as results:
+            yield ApiParts(context, results, token_file)
+
+    return cluster_role(registry, settings, opened, transport=transport, process=process)
+
+
+class ApiParts:
     def __init__(
-        self,
-        settings: Settings,
-        *,
-        transport: Transport | None = None,
-        process: Process | None = None,
+        self, context: ClusterContext, results: ResultReader | None, token_file: TokenFile | None
     ) -> None:
-        """A given transport belongs to the caller: it is neither probed nor closed."""
-        _refuse_open_listener(settings)
-        demand_certificate(settings.tls)
+        settings = context.settings
+        self._context = context
         self._settings = settings
-        self._transport = transport
-        self._process = process or Process()
-        self._registry = Registry(RoleName.API)
-        self._token_file = _token_file(settings, self._registry)
-        self._informers: dict[str, Informer[Any]] = {}
+        self._token_file = token_file
         self._stop = asyncio.Event()
         self._drained = asyncio.Event()
-        self._queue = queue_of(self._settings.nats, self._process, self._registry, role="api")
+        self._client = Client(context.transport, meter=context.registry)
+        self._queue = queue_of(settings.nats, context.process, context.registry)
+        self.mirrors = Mirrors(context, self._client)
+        self._caches = self.mirrors.add_caches(UNIT_INDEXES)
+        # The mirrors that requests need. Nodes and quotas are only reported; files wait for
+        # services.
+        self._needed = dict(self.mirrors.informers)
+        instance = Selection(namespace=settings.namespaces.instance)
+        of_storages = attrs.evolve(instance, label_selector=f"{APP_NAME}={STORAGE_APP}")
+        self._nodes = self.mirrors.add("nodes", NODES, EVERYTHING)
+        self._quotas = self.mirrors.add("quotas", RESOURCE_QUOTAS, instance)
+        self._services = self.mirrors.add("services", SERVICES, of_storages)
+        self._ingress = self._make_ingress(results)
+        self._auditor = Auditor(self._caches.snapshot, is_current=self._is_current, is_silent=True)
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         if self._is_enabled:
-            self._registry.gauge_from("kubernetes_connected", self._connected_series)
+            context.registry.gauge_from("kubernetes_connected", self._connected_series)
         # The address of the listener, once it listens.
         self.address = ""
         self.listening = asyncio.Event()
 
-    async def run(self) -> None:
-        async with transport_of(self._transport, self._settings.kubernetes) as transport:
-            await self._serve(transport)
+    @property
+    def not_ready(self) -> str:
+        if self._stop.is_set():
+            return STOPPING
+        return waits_for(not_synced(self._needed)) if self._is_enabled else ""
 
-    async def serving(self) -> None:
-        """Wait until the api listens and its caches hold what requests need."""
-        await self.listening.wait()
-        for informer in self._needed():
-            await informer.synced.wait()
+    @property
+    def facts(self) -> Mapping[str, object]:
+        connection = self._connection()
+        return {
+            "connected": connection.is_connected,
+            "synced": connection.is_synced,
+            "queue": connection.is_queue_connected,
+            **{name: len(each.store) for name, each in self.mirrors.informers.items()},
+        }
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Serve until the role drains. Operations in progress end before the caches do."""
+        async with asyncio.TaskGroup() as operations:
+            app = self._app(operations)
+            if self._token_file is not None:
+                tasks.create_task(self._token_file.run(), name="token file")
+            if self._settings.nats.url:
+                tasks.create_task(self._ingress.run(), name="serverless")
+            if self._is_enabled:
+                self.mirrors.start(tasks)
+                tasks.create_task(self._auditor.run(), name="audit")
+            await self._answer(app)
+        self._drained.set()
 
     async def drain(self) -> None:
         """Accept no new requests. Wait for those in progress and the operations behind them."""
         self._stop.set()
         await self._drained.wait()
 
-    async def _serve(self, transport: Transport) -> None:
-        client = Client(transport, meter=self._registry)
-        self._informers = self._make_informers(client)
-        async with (
-            result_store(self._settings, name="gpuruntime api") as results,
-            self._process.role_context(
-                self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
-            ) as tasks,
-        ):
-            async with asyncio.TaskGroup() as operations:
-                caches = self._caches()
-                auditor = Auditor(caches.snapshot, is_current=self._is_current, is_silent=True)
-                ingress = self._ingress(client, caches, results)
-                app = self._app(client, operations, caches, auditor, ingress)
-                if self._token_file is not None:
-                    tasks.create_task(self._token_file.run(), name="token file")
-                if self._settings.nats.url:
-                    tasks.create_task(ingress.run(), name="serverless")
-                if self._is_enabled:
-                    for name, informer in self._informers.items():
-                        tasks.create_task(informer.run(), name=f"inform {name}")
-                    tasks.create_task(auditor.run(), name="audit")
-                await self._answer(app)
-            self._drained.set()
+    async def serving(self) -> None:
+        """Wait until the api listens and its caches hold what requests need."""
+        await self.listening.wait()
+        for informer in self._needed.values():
+            await informer.synced.wait()
 
     async def _answer(self, app: web.Application) -> None:
         """Serve until the role drains. Requests in progress then have the grace to end."""
-        async with self._process.serving(app, self._settings) as address:
+        async with self._context.process.serving(app, self._settings) as address:
             self.address = address
             self.listening.set()
             log.info("listening", address=address)
             await self._stop.wait()
 
-    def _caches(self) -> Caches:
-        return Caches(
-            stock=self._informers["stock"],
-            units=self._informers["units"],
-            pools=self._informers["pools"],
-            storages=self._informers["storages"],
+    def _make_ingress(self, results: ResultReader | None) -> FunctionService:
+        context, settings = self._context, self._settings
+        return service_of(
+            ServiceContext(
+                client=self._client,
+                units=self._caches.units,
+                queue=self._queue,
+                now=context.process.now,
+                rng=context.process.rng,
+                results=results,
+                meter=context.registry,
+            ),
+            ServiceOptions(
+                namespace=settings.namespaces.instance,
+                retention_seconds=settings.results.streamRetention,
+            ),
         )
 
-    def _ingress(
-        self, client: Client, caches: Caches, results: ResultReader | None
-    ) -> FunctionService:
-        context = ServiceContext(
-            client=client,
-            units=caches.units,
-            queue=self._queue,
-            now=self._process.now,
-            rng=self._process.rng,
-            results=results,
-            meter=self._registry,
-        )
-        options = ServiceOptions(
-            namespace=self._settings.namespaces.instance,
-            retention_seconds=self._settings.results.streamRetention,
-        )
-        return service_of(context, options)
-
-    def _app(
-        self,
-        client: Client,
-        operations: asyncio.TaskGroup,
-        caches: Caches,
-        auditor: Auditor,
-        ingress: FunctionService,
-    ) -> web.Application:
-        names = namespaces_of(self._settings)
-        now, rng = self._process.now, self._process.rng
-        context = OperationContext(
-            client=client,
-            caches=caches,
-            options=Options(namespaces=names, retention_seconds=self._settings.operationRetention),
-            now=now,
-            rng=rng,
-            meter=self._registry,
-        )
+    def _app(self, operations: asyncio.TaskGroup) -> web.Application:
+        settings, process = self._settings, self._context.process
+        context = self._context.operation_context(self._client, self._caches)
         backend = AppContext(
             operations=operations_of(context, operations),
-            caches=caches,
-            nodes=self._informers["nodes"].store,
-            quotas=self._informers["quotas"].store,
-            services=self._informers["services"].store,
-            client=client,
-            serverless=ingress,
+            caches=self._caches,
+            nodes=self._nodes.store,
+            quotas=self._quotas.store,
+            services=self._services.store,
+            client=self._client,
+            serverless=self._ingress,
             connection=self._connection,
-            auditor=auditor,
-            now=now,
-            rng=rng,
-            meter=self._registry,
-            map_address=self._process.map_address,
-            guard=self._guard(client),
+            auditor=self._auditor,
+            now=process.now,
+            rng=process.rng,
+            meter=self._context.registry,
+            map_address=process.map_address,
+            guard=self._guard(),
         )
         options = ApiOptions(
             version=version("gpuruntime"),
-            namespaces=names,
-            gpu_resource=self._settings.gpuResource,
-            files=file_limits_of(self._settings),
-            limits=caller_limits_of(self._settings),
-            bodies=body_limits_of(self._settings),
-            most_requests=self._settings.connections.mostRequests,
-            origins=BrowserOrigins(is_local=_is_for_this_machine(self._settings)),
+            namespaces=context.options.namespaces,
+            gpu_resource=settings.gpuResource,
+            files=file_limits_of(settings),
+            limits=caller_limits_of(settings),
+            bodies=body_limits_of(settings),
+            most_requests=settings.connections.mostRequests,
+            origins=BrowserOrigins(is_local=_is_for_this_machine(settings)),
         )
         return make_app(backend, options)
 
-    def _guard(self, client: Client) -> Guard:
+    def _guard(self) -> Guard:
         if self._token_file is not None:
             return TokenGuard(self._token_file.principals)
         auth = self._settings.auth
         if auth.mode is AuthMode.KUBERNETES:
             names = namespaces_of(self._settings)
-            return KubernetesGuard(client, audience=auth.audience, namespaces=names)
+            return KubernetesGuard(self._client, audience=auth.audience, namespaces=names)
         return NoAuthentication()
-
-    def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
-        names = self._settings.namespaces
-        stock, instance = Selection(namespace=names.stock), Selection(namespace=names.instance)
-        of_storages = attrs.evolve(instance, label_selector=f"{APP_NAME}={STORAGE_APP}")
-        table: tuple[Mirror, ...] = (
-            ("stock", GPU_UNITS, stock, STOCK_INDEXES),
-            ("units", GPU_UNITS, instance, UNIT_INDEXES),
-            ("pools", STOCK_POOLS, stock, POOL_INDEXES),
-            ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
-            ("nodes", NODES, EVERYTHING, None),
-            ("quotas", RESOURCE_QUOTAS, instance, None),
-            ("services", SERVICES, of_storages, None),
-        )
-        return mirrors(client, table, self._process, self._registry)
 
     def _connection(self) -> ClusterLink:
         """Return the state of cluster and queue. Every request asks for it.
@@ -253,15 +225,15 @@ class Api:
         """
         if self._is_well():
             return WELL[not self._queue.problem]
-        needed = sorted(self._needed(), key=lambda each: each.failing_seconds, reverse=True)
+        needed = sorted(self._needed.values(), key=lambda each: each.failing_seconds, reverse=True)
         errors = [each.error for each in needed if each.error is not None]
-        has_received = any(informer.synced.is_set() for informer in self._informers.values())
+        has_received = any(each.synced.is_set() for each in self.mirrors.informers.values())
         return ClusterLink(
             is_enabled=self._is_enabled,
             is_connected=(
                 self._is_enabled and not is_away(needed) and (has_received or bool(errors))
             ),
-            is_synced=not self._unsynced() and not any(map(is_behind, needed)),
+            is_synced=not not_synced(self._needed) and not any(map(is_behind, needed)),
             is_queue_connected=not self._queue.problem,
             is_stopping=self._stop.is_set(),
             error=str(errors[0]) if errors else "",
@@ -271,39 +243,15 @@ class Api:
         return (
             self._is_enabled
             and not self._stop.is_set()
-            and bool(self._informers)
-            and all(each.synced.is_set() and each.error is None for each in self._needed())
+            and all(each.synced.is_set() and each.error is None for each in self._needed.values())
         )
 
     def _connected_series(self) -> Mapping[tuple[str, ...], float]:
         return {(): float(self._connection().is_connected)}
 
-    def _needed(self) -> list[Informer[Any]]:
-        return [self._informers[name] for name in NEEDED if self._informers]
-
     def _is_current(self) -> bool:
         connection = self._connection()
         return connection.is_serving and not connection.error
-
-    def _unsynced(self) -> list[str]:
-        informers = self._informers
-        return [name for name in NEEDED if not informers or not informers[name].synced.is_set()]
-
-    def _not_ready(self) -> str:
-        if self._stop.is_set():
-            return STOPPING
-        unsynced = self._unsynced() if self._is_enabled else []
-        return waits_for(unsynced)
-
-    def _facts(self) -> Mapping[str, object]:
-        connection = self._connection()
-        return {
-            "role": "api",
-            "connected": connection.is_connected,
-            "synced": connection.is_synced,
-            "queue": connection.is_queue_connected,
-            **{name: len(informer.store) for name, informer in self._informers.items()},
-        }
 
 
 def _token_file(settings: Settings, meter: Meter) -> TokenFile | None:

@@ -2,7 +2,14 @@
 
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.streams import StreamOptions
+from gpuruntime.errors import ConfigurationError
 from gpuruntime.settings.serverless import NatsSettings
+
+
+def demand_broker(nats: NatsSettings) -> None:
+    """Raise ConfigurationError if no broker is configured."""
+    if not nats.url:
+        raise ConfigurationError("nats.url is empty: set the URL of the broker")
 
 
 def connection_options_of(

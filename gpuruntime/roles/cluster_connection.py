@@ -41,18 +41,6 @@ async def cluster_transport(settings: KubernetesSettings) -> AsyncIterator[Trans
         await transport.close()
 
 
-@asynccontextmanager
-async def transport_of(
-    given: Transport | None, settings: KubernetesSettings
-) -> AsyncIterator[Transport]:
-    """Yield the given transport, which is neither probed nor closed, or the configured one."""
-    if given is not None:
-        yield given
-        return
-    async with cluster_transport(settings) as transport:
-        yield transport
-
-
 class NoCluster:
     """A transport that refuses every request, for kubernetes.mode off."""
 

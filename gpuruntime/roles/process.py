@@ -3,14 +3,13 @@
 All that differs between runs comes from here, so another Process can replay a run.
 """
 
-import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from random import Random, SystemRandom
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import attrs
 from aiohttp import web
@@ -24,26 +23,12 @@ from gpuruntime.roles.broker_options import connection_options_of, stream_option
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.options import connection_limits_of
-from gpuruntime.roles.role import role_context
+from gpuruntime.roles.role import RoleContext, role_context
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.settings.schema import Address, Settings
 from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.listener import listen
 from gpuruntime.telemetry.metrics import Registry
-
-
-class RoleContext(Protocol):
-    """The surroundings of a role; the group holds the tasks that live as long as it."""
-
-    def __call__(
-        self,
-        settings: Settings,
-        registry: Registry,
-        *,
-        not_ready: Callable[[], str],
-        facts: Callable[[], Mapping[str, object]],
-    ) -> AbstractAsyncContextManager[asyncio.TaskGroup]: ...
-
 
 # A context that serves the application and yields its address.
 Serving: TypeAlias = Callable[[web.Application, Settings], AbstractAsyncContextManager[str]]
@@ -86,9 +71,9 @@ class Process:
     opener: Opener = open_session
 
 
-def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: str) -> BrokerLink:
+def queue_of(nats: NatsSettings, process: Process, registry: Registry) -> BrokerLink:
     """Return the queue for a role that owns the streams; it is off if no broker is configured."""
-    options = connection_options_of(nats, name=f"{role} {process.identity}")
+    options = connection_options_of(nats, name=f"{registry.role} {process.identity}")
     return BrokerLink(
         Connection(options, rng=process.rng, meter=registry, opener=process.opener),
         Names(nats.subjectPrefix),

@@ -1,83 +1,88 @@
 """The results role keeps results and ends overdue invocations; any number of replicas."""
 
-from collections.abc import Mapping
-from typing import Final
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
-from gpuruntime.errors import ConfigurationError
-from gpuruntime.roles.broker_options import connection_options_of
+from gpuruntime.roles.broker_options import connection_options_of, demand_broker
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_store import result_store
+from gpuruntime.roles.role import RoleRunner
 from gpuruntime.serverless.results.follower import Results, ResultsOptions
-from gpuruntime.serverless.results.store import ResultStore
 from gpuruntime.serverless.results.store_state import StoreState
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
 
-STARTING: Final = "starting"
 
+def results_role(
+    settings: Settings, *, process: Process | None = None
+) -> "RoleRunner[ResultsParts]":
+    """Return the role. It does not use Kubernetes."""
+    demand_broker(settings.nats)
+    process = process or Process()
+    registry = Registry(RoleName.RESULTS)
 
-class ResultsRole:
-    """The role does not use Kubernetes. It is not ready while broker or store are away."""
-
-    def __init__(self, settings: Settings, *, process: Process | None = None) -> None:
-        if not settings.nats.url:
-            raise ConfigurationError("nats.url is empty: set the URL of the broker")
-        self._settings = settings
-        self._process = process or Process()
-        self._registry = Registry(RoleName.RESULTS)
-        self._options = ResultsOptions(stream_retention_seconds=settings.results.streamRetention)
-        self._results: Results | None = None
-
-    async def run(self) -> None:
-        settings, process = self._settings, self._process
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[ResultsParts]:
         connection = Connection(
             connection_options_of(settings.nats, name=f"results {process.identity}"),
             rng=process.rng,
-            meter=self._registry,
+            meter=registry,
             opener=process.opener,
         )
+        options = ResultsOptions(stream_retention_seconds=settings.results.streamRetention)
         async with result_store(settings, name="gpuruntime results") as store:
-            self._results = results = self._make(connection, store)
-            async with process.role_context(
-                settings, self._registry, not_ready=self._not_ready, facts=self._facts
-            ) as tasks:
-                tasks.create_task(connection.run(), name="broker")
-                tasks.create_task(results.run(), name="results")
+            keeping = (
+                None
+                if store is None
+                else StoreState(
+                    store,
+                    retention_seconds=settings.results.retention,
+                    window_seconds=options.longest_pause_seconds + 2 * options.ack_wait_seconds,
+                    now=process.now,
+                    rng=process.rng,
+                    meter=registry,
+                )
+            )
+            results = Results(
+                connection,
+                Names(settings.nats.subjectPrefix),
+                options,
+                keeping,
+                now=process.now,
+                rng=process.rng,
+                meter=registry,
+            )
+            kind = settings.results.store.value
+            yield ResultsParts(connection=connection, results=results, store=kind)
+
+    return RoleRunner(settings, registry, opened, role_context=process.role_context)
+
+
+@attrs.frozen(kw_only=True)
+class ResultsParts:
+    """The role is not ready while broker or store are away."""
+
+    connection: Connection
+    results: Results
+    store: str
+
+    @property
+    def not_ready(self) -> str:
+        return self.results.not_ready
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        return {"store": self.store, "inHand": self.results.in_hand}
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self.connection.run(), name="broker")
+        tasks.create_task(self.results.run(), name="results")
 
     async def drain(self) -> None:
-        if self._results is not None:
-            await self._results.drain()
-
-    def _make(self, connection: Connection, store: ResultStore | None) -> Results:
-        process, settings = self._process, self._settings
-        return Results(
-            connection,
-            Names(settings.nats.subjectPrefix),
-            self._options,
-            None if store is None else self._keeping(store),
-            now=process.now,
-            rng=process.rng,
-            meter=self._registry,
-        )
-
-    def _keeping(self, store: ResultStore) -> StoreState:
-        options, process = self._options, self._process
-        return StoreState(
-            store,
-            retention_seconds=self._settings.results.retention,
-            window_seconds=options.longest_pause_seconds + 2 * options.ack_wait_seconds,
-            now=process.now,
-            rng=process.rng,
-            meter=self._registry,
-        )
-
-    def _not_ready(self) -> str:
-        return self._results.not_ready if self._results else STARTING
-
-    def _facts(self) -> Mapping[str, object]:
-        results = self._results
-        facts = {"role": "results", "store": self._settings.results.store.value}
-        return facts if results is None else {**facts, "inHand": results.in_hand}
+        await self.results.drain()

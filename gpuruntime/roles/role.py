@@ -1,10 +1,10 @@
-"""The surroundings of every role: operations listener, measurements and status line."""
+"""The frame of every role: its parts, operations listener, measurements, status line and drain."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -19,6 +19,48 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
 
+STOPPING: Final = "stopping"
+Drain: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class Parts(Protocol):
+    """The parts of one role; they exist while its connections are open."""
+
+    @property
+    def not_ready(self) -> str:
+        """Return why the role takes no work; empty while it does."""
+        ...
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Return what the status line reports. It is read on the loop, so from memory only."""
+        ...
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the tasks that live as long as the role."""
+        ...
+
+    async def drain(self) -> None:
+        """Take no new work. Return when the work in progress has ended."""
+        ...
+
+
+class RoleContext(Protocol):
+    """The context in which parts run; the group holds the tasks that live as long as the role."""
+
+    def __call__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        *,
+        not_ready: Callable[[], str],
+        facts: Callable[[], Mapping[str, object]],
+        drain: Drain | None,
+    ) -> AbstractAsyncContextManager[asyncio.TaskGroup]: ...
+
+
+PartsT = TypeVar("PartsT", bound=Parts)
+
 
 @asynccontextmanager
 async def role_context(
@@ -27,7 +69,7 @@ async def role_context(
     *,
     not_ready: Callable[[], str],
     facts: Callable[[], Mapping[str, object]],
-    drain: Callable[[], Awaitable[None]] | None = None,
+    drain: Drain | None,
 ) -> AsyncIterator[asyncio.TaskGroup]:
     """Yield a group for tasks that live as long as the role. If one of them fails, the role ends.
 
@@ -61,6 +103,53 @@ async def role_context(
             tasks.create_task(lag, name="loop-lag")
             tasks.create_task(pauses.run(), name="gc-pauses")
             yield tasks
+
+
+class RoleRunner(Generic[PartsT]):
+    """RoleRunner opens the parts of one role, runs them in the role's context, and drains them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        open_parts: Callable[[], AbstractAsyncContextManager[PartsT]],
+        *,
+        role_context: RoleContext = role_context,
+        has_drain_hook: bool = False,
+    ) -> None:
+        """If `has_drain_hook`, the preStop hook of the role's Pod may drain it, too."""
+        self.parts: PartsT | None = None
+        self._settings = settings
+        self._registry = registry
+        self._open_parts = open_parts
+        self._role_context = role_context
+        self._has_drain_hook = has_drain_hook
+        self._opened = asyncio.Event()
+        self._is_stopping = False
+
+    async def opened(self) -> PartsT:
+        """Return the parts as soon as they exist."""
+        await self._opened.wait()
+        assert self.parts is not None
+        return self.parts
+
+    async def run(self) -> None:
+        async with self._open_parts() as parts:
+            self.parts = parts
+            self._opened.set()
+            async with self._role_context(
+                self._settings,
+                self._registry,
+                not_ready=lambda: parts.not_ready or (STOPPING if self._is_stopping else ""),
+                facts=lambda: {"role": self._registry.role, **parts.facts},
+                drain=parts.drain if self._has_drain_hook else None,
+            ) as tasks:
+                await parts.run(tasks)
+
+    async def drain(self) -> None:
+        self._is_stopping = True
+        if self.parts is not None:
+            await self.parts.drain()
 
 
 def gauge_queue_ages(registry: Registry, queues: Collection[WorkQueue[Any]]) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import SystemRandom
 from typing import Final
 
+import attrs
 import structlog
 
 from gpuruntime.bus.connection import Connection
@@ -14,8 +16,8 @@ from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.models.kubernetes.names import is_dns_label
-from gpuruntime.roles.broker_options import connection_options_of
-from gpuruntime.roles.role import role_context
+from gpuruntime.roles.broker_options import connection_options_of, demand_broker
+from gpuruntime.roles.role import RoleRunner
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
@@ -25,80 +27,83 @@ from gpuruntime.worker.worker import GIVE_BACK_SECONDS, Worker
 
 log = structlog.get_logger()
 
-STARTING: Final = "starting"
 # A kubelet delivers a changed file within two minutes; this is our share of the delay.
 REREAD_SECONDS: Final = 15.0
 
 
-class WorkerRole:
-    """Liveness does not depend on the framework: the two containers may start in any order.
+def worker_role(
+    settings: Settings, *, reread: Callable[[], Settings]
+) -> "RoleRunner[WorkerParts]":
+    """Return the role. `reread` returns the current settings; changed limits take effect at once.
 
-    `reread` returns the current settings; changed limits take effect at once.
+    Liveness does not depend on the framework: the two containers may start in any order.
     """
+    options, names = worker_options_of(settings), Names(settings.nats.subjectPrefix)
+    registry = Registry(RoleName.WORKER)
 
-    def __init__(self, settings: Settings, *, reread: Callable[[], Settings]) -> None:
-        self._settings = settings
-        self._reread = reread
-        self._options = worker_options_of(settings)
-        self._names = Names(settings.nats.subjectPrefix)
-        self._registry = Registry(RoleName.WORKER)
-        self._worker: Worker | None = None
-
-    async def run(self) -> None:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[WorkerParts]:
         connection = Connection(
             connection_options_of(
-                self._settings.nats,
-                name=f"worker {self._options.function}/{self._options.name}",
-                inbox_prefix=self._names.inbox(self._options.function),
+                settings.nats,
+                name=f"worker {options.function}/{options.name}",
+                inbox_prefix=names.inbox(options.function),
             ),
             rng=SystemRandom(),
-            meter=self._registry,
+            meter=registry,
         )
-        async with framework(self._options) as called:
-            self._worker = worker = Worker(
+        async with framework(options) as called:
+            worker = Worker(
                 connection,
                 called,
-                self._options,
-                names=self._names,
+                options,
+                names=names,
                 now=lambda: datetime.now(UTC),
                 rng=SystemRandom(),
-                meter=self._registry,
+                meter=registry,
             )
-            async with role_context(
-                self._settings,
-                self._registry,
-                not_ready=self._not_ready,
-                facts=self._facts,
-                drain=worker.drain,
-            ) as tasks:
-                tasks.create_task(connection.run(), name="broker")
-                tasks.create_task(worker.run(), name="worker")
-                tasks.create_task(self._follow_limits(worker), name="limits")
+            yield WorkerParts(
+                connection=connection, worker=worker, function=options.function, reread=reread
+            )
+
+    return RoleRunner(settings, registry, opened, has_drain_hook=True)
+
+
+@attrs.frozen(kw_only=True)
+class WorkerParts:
+    connection: Connection
+    worker: Worker
+    function: str
+    reread: Callable[[], Settings]
+
+    @property
+    def not_ready(self) -> str:
+        return self.worker.not_ready
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        worker = self.worker
+        return {"function": self.function, "state": worker.state, "busy": worker.busy}
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self.connection.run(), name="broker")
+        tasks.create_task(self.worker.run(), name="worker")
+        tasks.create_task(follow_limits(self.worker, self.reread), name="limits")
 
     async def drain(self) -> None:
-        if self._worker is not None:
-            await self._worker.drain()
+        await self.worker.drain()
 
-    async def _follow_limits(self, worker: Worker) -> None:
-        """Apply changed limits. An invalid file changes nothing."""
-        while True:
-            await asyncio.sleep(REREAD_SECONDS)
-            try:
-                options = worker_options_of(self._reread())
-            except ConfigurationError as error:
-                log.warning("settings not read again", error=str(error))
-                continue
-            worker.limit(
-                attempt_seconds=options.attempt_seconds, max_attempts=options.max_attempts
-            )
 
-    def _not_ready(self) -> str:
-        return self._worker.not_ready if self._worker else STARTING
-
-    def _facts(self) -> Mapping[str, object]:
-        worker = self._worker
-        facts = {"role": "worker", "function": self._options.function}
-        return facts if worker is None else {**facts, "state": worker.state, "busy": worker.busy}
+async def follow_limits(worker: Worker, reread: Callable[[], Settings]) -> None:
+    """Apply changed limits. An invalid file changes nothing."""
+    while True:
+        await asyncio.sleep(REREAD_SECONDS)
+        try:
+            options = worker_options_of(reread())
+        except ConfigurationError as error:
+            log.warning("settings not read again", error=str(error))
+            continue
+        worker.limit(attempt_seconds=options.attempt_seconds, max_attempts=options.max_attempts)
 
 
 def worker_options_of(settings: Settings) -> WorkerOptions:
@@ -106,8 +111,7 @@ def worker_options_of(settings: Settings) -> WorkerOptions:
     given = settings.worker
     if not given.function:
         raise ConfigurationError("worker.function is empty: name the worker's function")
-    if not settings.nats.url:
-        raise ConfigurationError("nats.url is empty: set the URL of the broker")
+    demand_broker(settings.nats)
     name = given.name or socket.gethostname()
     if not is_dns_label(name):
         raise ConfigurationError(f"worker.name is empty, and the host's {name!r} is no DNS label")

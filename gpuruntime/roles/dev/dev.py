@@ -24,15 +24,15 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.cluster import PRIORITY_CLASSES
 from gpuruntime.models.kubernetes.metadata import PartialObject
 from gpuruntime.models.kubernetes.resources import Resource
-from gpuruntime.roles.activator import ActivatorRole
-from gpuruntime.roles.api import Api
+from gpuruntime.roles.activator import activator_role
+from gpuruntime.roles.api import api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.broker import Broker, broker
 from gpuruntime.roles.dev.programs import BROKER, programs_at_hand
 from gpuruntime.roles.lifecycle import Role
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.roles.process import Process
-from gpuruntime.roles.results import ResultsRole
+from gpuruntime.roles.results import results_role
 from gpuruntime.settings.schema import Address, NatsPeerSettings, OperationsSettings, Settings
 
 DEFINITIONS: Final = Resource(
@@ -132,20 +132,21 @@ class Dev:
         operations = self._settings.operations.listen
         host = operations.host if operations.is_loopback else "127.0.0.1"
         anywhere = self._with_operations(Address(host, 0))
-        api = Api(
+        api = api_role(
             self._with_operations(Address(host, operations.port)),
             transport=cluster.transport,
             process=Process(map_address=cluster.map_address),
         )
-        roles: dict[str, Role] = {"manager": Manager(anywhere, transport=cluster.transport)}
+        roles: dict[str, Role] = {"manager": manager_role(anywhere, transport=cluster.transport)}
         if self._settings.nats.url:
-            roles["results"] = ResultsRole(anywhere)
-            roles["activator"] = ActivatorRole(anywhere, transport=cluster.transport)
+            roles["results"] = results_role(anywhere)
+            roles["activator"] = activator_role(anywhere, transport=cluster.transport)
         for name, role in {**roles, "api": api}.items():
             self._roles.append(role)
             tasks.create_task(role.run(), name=name)
-        await api.serving()
-        for line in welcome(api.address, has_functions=bool(self._settings.nats.url)):
+        parts = await api.opened()
+        await parts.serving()
+        for line in welcome(parts.address, has_functions=bool(self._settings.nats.url)):
             self._print(line)
 
     def _with_operations(self, address: Address) -> Settings:

@@ -16,7 +16,7 @@ from gpuruntime.embedded.apiserver.in_process_transport import InProcessTranspor
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
 from gpuruntime.models.kinds.units import GPU_UNITS
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
 from gpuruntime.telemetry.logs import configure
 from tests.eventually import eventually
@@ -71,7 +71,7 @@ def server_with_units() -> Server:
 async def measured() -> IdleMeasurement:
     transport = CountingTransport(InProcessTransport(server_with_units()))
     listener = OperationsSettings(listen=Address("127.0.0.1", 0))
-    manager = Manager(Settings(operations=listener), transport=transport)
+    manager = manager_role(Settings(operations=listener), transport=transport)
     async with asyncio.TaskGroup() as tasks:
         begun = time.monotonic()
         running = tasks.create_task(manager.run(), name="manager")

@@ -22,10 +22,10 @@ from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
-from gpuruntime.roles.api import Api
+from gpuruntime.roles.api import api_role
 from gpuruntime.roles.audit import audit
 from gpuruntime.roles.dev.dev import install
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
     Address,
     LeaderElectionSettings,
@@ -105,12 +105,13 @@ class InstalledCluster:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator["Caller"]:
-        manager = Manager(SETTINGS, transport=self.cluster.transport)
-        api = Api(SETTINGS, transport=self.cluster.transport)
+        manager = manager_role(SETTINGS, transport=self.cluster.transport)
+        api = api_role(SETTINGS, transport=self.cluster.transport)
         running = [self.tasks.create_task(each.run(), name="role") for each in (manager, api)]
-        await api.serving()
+        parts = await api.opened()
+        await parts.serving()
         async with aiohttp.ClientSession() as session:
-            yield Caller(session, f"{api.address}/api/v1")
+            yield Caller(session, f"{parts.address}/api/v1")
         for role in (api, manager):
             await role.drain()
         for task in running:

@@ -13,12 +13,13 @@ from aiohttp import web
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.transport import Request
-from gpuruntime.roles.activator import ActivatorRole
-from gpuruntime.roles.api import Api
+from gpuruntime.roles.activator import ActivatorParts, activator_role
+from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.lifecycle import ExitCode, Lifecycle
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import ManagerParts, manager_role
 from gpuruntime.roles.process import Process
-from gpuruntime.roles.results import ResultsRole
+from gpuruntime.roles.results import ResultsParts, results_role
+from gpuruntime.roles.role import Drain, RoleRunner
 from gpuruntime.settings.schema import LeaderElectionSettings, Settings
 from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
@@ -47,7 +48,13 @@ from tests.proofs.simulation.virtual_time import true_time
 
 SETTINGS: Final = Settings(leaderElection=LeaderElectionSettings(enabled=True))
 WITH_BROKER: Final = attrs.evolve(SETTINGS, nats=NatsSettings(url=BROKER_URL))
-Role: TypeAlias = Manager | Api | ActivatorRole | ResultsRole
+AnyParts: TypeAlias = ManagerParts | ApiParts | ActivatorParts | ResultsParts
+AnyRole: TypeAlias = (
+    RoleRunner[ManagerParts]
+    | RoleRunner[ApiParts]
+    | RoleRunner[ActivatorParts]
+    | RoleRunner[ResultsParts]
+)
 GRACE_SECONDS: Final = 10.0
 # A process that ended by itself restarts soon, as in a Deployment.
 RESTART_SECONDS: Final = 2.0
@@ -65,6 +72,7 @@ async def _role_context(
     *,
     not_ready: Callable[[], str],  # noqa: ARG001  # not read here
     facts: Callable[[], Mapping[str, object]],  # noqa: ARG001  # not read here
+    drain: Drain | None,  # noqa: ARG001  # not read here
 ) -> AsyncIterator[asyncio.TaskGroup]:
     async with asyncio.TaskGroup() as tasks:
         yield tasks
@@ -143,7 +151,7 @@ class Supervisor:
         self._fleet = fleet
         self._clock_ahead = timedelta()
         self._number = 0
-        self._role: Role | None = None
+        self._role: AnyRole | None = None
         self._lifecycle: Lifecycle | None = None
         self._running: asyncio.Task[ExitCode] | None = None
         self._pause = RESTART_SECONDS
@@ -153,24 +161,24 @@ class Supervisor:
 
     @property
     def is_leading(self) -> bool:
-        role, wire = self._role, self.wire
+        parts, wire = self._parts, self.wire
         is_alive = wire is not None and not wire.is_cut
         return (
             is_alive
-            and isinstance(role, Manager | ActivatorRole)
-            and role._elector is not None
-            and role._elector.is_leading
+            and isinstance(parts, ManagerParts | ActivatorParts)
+            and parts.election.is_lease_held
         )
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        role = self._role
-        if isinstance(role, Api | ActivatorRole):
-            return tuple(role._informers.values())
-        if isinstance(role, ResultsRole):
-            return ()
-        reconcilers = role._reconcilers if role else None
-        return reconcilers.informers.all() if reconcilers else ()
+        parts = self._parts
+        if isinstance(parts, ApiParts | ActivatorParts):
+            return tuple(parts.mirrors.informers.values())
+        return parts.reconcilers.informers.all() if isinstance(parts, ManagerParts) else ()
+
+    @property
+    def _parts(self) -> AnyParts | None:
+        return self._role.parts if self._role else None
 
     async def run(self) -> None:
         while True:
@@ -288,14 +296,15 @@ class Supervisor:
         fleet.event_log.write(name, "ended")
         return code
 
-    def _make_role(self, process: Process, wire: Wire) -> Role:
+    def _make_role(self, process: Process, wire: Wire) -> AnyRole:
         settings = WITH_BROKER if self._fleet.broker else SETTINGS
         if self.name in RESULTS:
-            return ResultsRole(settings, process=process)
+            return results_role(settings, process=process)
         if self.name in ACTIVATORS:
-            return ActivatorRole(settings, transport=wire, process=process)
-        kind = Manager if self.name in MANAGERS else Api
-        return kind(settings, transport=wire, process=process)
+            return activator_role(settings, transport=wire, process=process)
+        if self.name in MANAGERS:
+            return manager_role(settings, transport=wire, process=process)
+        return api_role(settings, transport=wire, process=process)
 
     def _cut(self) -> None:
         if self.wire:
@@ -311,11 +320,11 @@ class Supervisor:
 
     def _needed(self) -> tuple[Informer[Any], ...]:
         """Return the informers that have to be current before the process leads."""
-        role = self._role
-        if isinstance(role, ActivatorRole):
-            return tuple(role._informers[name] for name in ("units", "stock"))
-        assert isinstance(role, Manager)
-        return role._reconcilers.informers.ours() if role._reconcilers else ()
+        parts = self._parts
+        if isinstance(parts, ActivatorParts):
+            return tuple(parts.mirrors.informers[name] for name in ("units", "stock"))
+        assert isinstance(parts, ManagerParts)
+        return parts.reconcilers.informers.ours()
 
     @asynccontextmanager
     async def _serving(self, app: web.Application, _settings: Settings) -> AsyncIterator[str]:

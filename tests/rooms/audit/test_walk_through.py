@@ -15,9 +15,9 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.roles.api import Api
+from gpuruntime.roles.api import api_role
 from gpuruntime.roles.dev.dev import install
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import LeaderElectionSettings
 from tests.rooms.audit.continuous_audit import ContinuousAudit
@@ -54,12 +54,13 @@ async def working() -> AsyncIterator[Site]:
         client = Client(cluster.transport)
         await install(client, settings)
         onlooker = ContinuousAudit(cluster.server)
-        manager = Manager(settings, transport=cluster.transport, process=Process(now=now))
-        api = Api(settings, transport=cluster.transport, process=Process(now=now))
+        manager = manager_role(settings, transport=cluster.transport, process=Process(now=now))
+        api = api_role(settings, transport=cluster.transport, process=Process(now=now))
         running += [tasks.create_task(manager.run()), tasks.create_task(api.run())]
-        await api.listening.wait()
+        parts = await api.opened()
+        await parts.listening.wait()
         async with aiohttp.ClientSession() as session:
-            yield Site(caller=Caller(session, api.address), client=client, onlooker=onlooker)
+            yield Site(caller=Caller(session, parts.address), client=client, onlooker=onlooker)
         for role in (api, manager):
             await role.drain()
         for task in running:

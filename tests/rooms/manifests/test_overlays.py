@@ -10,8 +10,8 @@ import yaml
 
 from gpuruntime.cli import main
 from gpuruntime.models.kinds import labels
-from gpuruntime.roles.activator import ActivatorRole
-from gpuruntime.roles.results import ResultsRole
+from gpuruntime.roles.activator import activator_role
+from gpuruntime.roles.results import results_role
 from gpuruntime.settings.access import AuthMode
 from gpuruntime.settings.load import load
 from gpuruntime.settings.results import StoreKind
@@ -195,8 +195,8 @@ def test_the_roles_accept_their_configuration_of_full() -> None:
     assert (
         loaded["manager"].serverless.image == container_of(deployments("full")["manager"])["image"]
     )
-    ActivatorRole(loaded["activator"])
-    ResultsRole(loaded["results"])
+    activator_role(loaded["activator"])
+    results_role(loaded["results"])
     assert loaded["api"].auth.mode is AuthMode.KUBERNETES
     assert loaded["api"].results == loaded["results"].results
     assert loaded["api"].results.store is StoreKind.POSTGRES

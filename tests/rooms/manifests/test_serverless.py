@@ -1,6 +1,7 @@
 """The roles that functions need, as Pods: confined, and without rights that they do not use."""
 
 import re
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuruntime.roles.activator import ActivatorRole
-from gpuruntime.roles.results import ResultsRole
+from gpuruntime.roles.activator import activator_role
+from gpuruntime.roles.results import results_role
 from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import Settings
 from tests.rooms.manifests.overlays import documents as every
 from tests.rooms.manifests.test_control_plane import secrets_of
 
-ROLES = {"activator": ActivatorRole, "results": ResultsRole}
+ROLES: dict[str, Callable[[Settings], object]] = {
+    "activator": activator_role,
+    "results": results_role,
+}
 FILE = re.compile(r"(\w+)\.yaml")
 FOLDER = Path(__file__).parents[3] / "manifests" / "serverless"
 

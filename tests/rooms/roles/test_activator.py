@@ -13,7 +13,7 @@ from gpuruntime.embedded.apiserver.in_process_transport import InProcessTranspor
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import LEASES
-from gpuruntime.roles.activator import ActivatorRole
+from gpuruntime.roles.activator import activator_role
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.load import load
 from gpuruntime.settings.schema import Settings
@@ -64,7 +64,7 @@ class Replica:
     def __init__(self, cluster: Cluster, made: Bus, folder: Path, seed: int) -> None:
         self.transport = FaultyTransport(InProcessTransport(cluster.server))
         nats = {"url": made.url, "subjectPrefix": made.names.prefix}
-        self._role = ActivatorRole(
+        self._role = activator_role(
             settings(folder, nats=nats, leaderElection=ELECTION),
             transport=self.transport,
             process=Process(identity=f"replica-{seed}", rng=Random(seed)),
@@ -81,7 +81,7 @@ class Replica:
 
 def test_an_activator_without_a_broker_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nats.url is empty: set the URL of the broker"):
-        ActivatorRole(settings(tmp_path))
+        activator_role(settings(tmp_path))
 
 
 async def test_only_the_leading_activator_acts_and_the_other_takes_over_after_it(

@@ -12,7 +12,7 @@ from gpuruntime.embedded.cluster import EmbeddedCluster
 from gpuruntime.informer.recovery import LONGEST_DELAY_SECONDS
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Response, Transport
-from gpuruntime.roles.api import Api
+from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.dev import install
 from gpuruntime.roles.mirrors import LONGEST_LAG_SECONDS, LONGEST_SILENCE_SECONDS
@@ -41,7 +41,7 @@ REFUSALS = {
 
 
 @asynccontextmanager
-async def serving(*unreachable: str) -> AsyncIterator[Api]:
+async def serving(*unreachable: str) -> AsyncIterator[ApiParts]:
     cluster = EmbeddedCluster(now=wall_clock)
     await install(Client(cluster.transport), SETTINGS)
     transport = FaultyTransport(cluster.transport)
@@ -52,7 +52,7 @@ async def serving(*unreachable: str) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def gated() -> AsyncIterator[tuple[Api, Gate]]:
+async def gated() -> AsyncIterator[tuple[ApiParts, Gate]]:
     """Run an api with full caches and a gate between it and its cluster."""
     cluster = EmbeddedCluster(now=wall_clock)
     await install(Client(cluster.transport), SETTINGS)
@@ -63,18 +63,19 @@ async def gated() -> AsyncIterator[tuple[Api, Gate]]:
 
 
 @asynccontextmanager
-async def running(transport: Transport) -> AsyncIterator[Api]:
-    api = Api(SETTINGS, transport=transport)
+async def running(transport: Transport) -> AsyncIterator[ApiParts]:
+    role = api_role(SETTINGS, transport=transport)
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(api.run(), name="api")
+        task = tasks.create_task(role.run(), name="api")
+        api = await role.opened()
         await api.listening.wait()
         await asyncio.sleep(5)
         yield api
-        await api.drain()
+        await role.drain()
         task.cancel()
 
 
-async def health(api: Api) -> Any:
+async def health(api: ApiParts) -> Any:
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{api.address}/api/v1/health") as answer,
@@ -82,7 +83,7 @@ async def health(api: Api) -> Any:
         return (await answer.json())["data"]
 
 
-async def reads(api: Api) -> int:
+async def reads(api: ApiParts) -> int:
     """Return the status of a list that is read from a cache."""
     async with (
         aiohttp.ClientSession() as session,

@@ -10,7 +10,7 @@ import attrs
 
 from gpuruntime.embedded.cluster import EmbeddedCluster
 from gpuruntime.kube.client import Client
-from gpuruntime.roles.api import Api
+from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.dev import install
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
@@ -37,19 +37,22 @@ UNIT = {
 
 
 @asynccontextmanager
-async def serving(url: str) -> AsyncIterator[Api]:
+async def serving(url: str) -> AsyncIterator[ApiParts]:
     cluster = EmbeddedCluster(now=wall_clock)
     await install(Client(cluster.transport), SETTINGS)
-    api = Api(attrs.evolve(SETTINGS, nats=NatsSettings(url=url)), transport=cluster.transport)
+    role = api_role(
+        attrs.evolve(SETTINGS, nats=NatsSettings(url=url)), transport=cluster.transport
+    )
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(api.run(), name="api")
+        task = tasks.create_task(role.run(), name="api")
+        api = await role.opened()
         await api.serving()
         yield api
-        await api.drain()
+        await role.drain()
         task.cancel()
 
 
-async def send(api: Api, method: str, path: str, body: object = None) -> tuple[int, Any]:
+async def send(api: ApiParts, method: str, path: str, body: object = None) -> tuple[int, Any]:
     async with (
         aiohttp.ClientSession() as session,
         session.request(method, f"{api.address}{path}", json=body) as answer,
@@ -57,7 +60,7 @@ async def send(api: Api, method: str, path: str, body: object = None) -> tuple[i
         return answer.status, await answer.json()
 
 
-async def until_connected(api: Api, *, is_there: bool) -> None:
+async def until_connected(api: ApiParts, *, is_there: bool) -> None:
     async def health() -> Any:
         _, view = await send(api, "GET", "/api/v1/health")
         assert view["data"]["status"] == "ok"
@@ -66,7 +69,7 @@ async def until_connected(api: Api, *, is_there: bool) -> None:
     await eventually(health, lambda seen: seen["queueConnected"] is is_there)
 
 
-async def until_accepted(api: Api) -> None:
+async def until_accepted(api: ApiParts) -> None:
     path = f"{INVOCATIONS}/one?serverlessRequestID=echo"
     await eventually(lambda: send(api, "GET", path), lambda seen: seen[0] == 200)
 

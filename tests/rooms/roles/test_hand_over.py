@@ -12,7 +12,7 @@ from gpuruntime.embedded.apiserver.in_process_transport import InProcessTranspor
 from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import EVENTS, LEASES
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import LeaderElectionSettings
 from tests.eventually import equals
@@ -51,7 +51,7 @@ async def leading(world: World) -> AsyncIterator[FaultyTransport]:
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(InProcessTransport(world.server), tasks=tasks)
         process = Process(identity="second", now=clock, rng=Random(3))
-        manager = Manager(settings, transport=transport, process=process)
+        manager = manager_role(settings, transport=transport, process=process)
         running = tasks.create_task(manager.run())
         await until(lambda: holder(world), equals("second"))
         await asyncio.sleep(1)

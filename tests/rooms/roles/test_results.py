@@ -9,7 +9,7 @@ import pytest
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.roles.result_store import result_store
-from gpuruntime.roles.results import ResultsRole
+from gpuruntime.roles.results import results_role
 from gpuruntime.serverless import results as results_package
 from gpuruntime.settings.load import load
 from gpuruntime.settings.results import PostgresSettings, ResultsSettings, StoreKind
@@ -48,7 +48,7 @@ def test_a_bad_configuration_is_rejected_by_name_and_without_secrets(
     path = tmp_path / "results.yaml"
     path.write_text(text)
     with pytest.raises(ConfigurationError) as caught:
-        ResultsRole(load(str(path), flags={}, environment={}))
+        results_role(load(str(path), flags={}, environment={}))
     assert words in str(caught.value)
     assert "pw@" not in str(caught.value)
 

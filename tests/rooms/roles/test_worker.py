@@ -21,7 +21,7 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.framework.server import serving
 from gpuruntime.models.kinds.functions import Framework as Where
 from gpuruntime.models.kinds.invocations import State
-from gpuruntime.roles.worker import REREAD_SECONDS, WorkerRole, worker_options_of
+from gpuruntime.roles.worker import REREAD_SECONDS, follow_limits, worker_options_of, worker_role
 from gpuruntime.settings.load import load
 from gpuruntime.settings.schema import Settings
 from gpuruntime.worker.framework import framework
@@ -105,7 +105,7 @@ def test_a_configuration_that_cannot_work_is_named(tmp_path: Path, text: str, wo
     path = tmp_path / "worker.yaml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=words):
-        WorkerRole(reading(path)(), reread=reading(path))
+        worker_role(reading(path)(), reread=reading(path))
 
 
 @pytest.mark.looptime
@@ -115,14 +115,13 @@ async def test_changed_limits_take_effect_without_a_restart_and_a_bad_file_chang
     path = tmp_path / "worker.yaml"
     text = "nats: {url: 'nats://127.0.0.1:1'}\nworker: {function: echo, name: w1, %s}\n"
     path.write_text(text % "attemptTimeout: 60, concurrency: 2")
-    role = WorkerRole(reading(path)(), reread=reading(path))
     options = worker_options_of(reading(path)())
     reached = Connection(ConnectionOptions(url="nats://127.0.0.1:1", name="t"), rng=Random(1))
     async with framework(options) as called, asyncio.TaskGroup() as tasks:
         worker = Worker(
             reached, called, options, names=Names(), now=lambda: datetime.now(UTC), rng=Random(1)
         )
-        following = tasks.create_task(role._follow_limits(worker))
+        following = tasks.create_task(follow_limits(worker, reading(path)))
         for given, attempt_seconds, max_attempts in (
             ("attemptTimeout: 7, maxAttempts: 2, concurrency: 9", 7.0, 2),
             ("attemptTimeout: soon", 7.0, 2),

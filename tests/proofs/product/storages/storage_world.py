@@ -24,9 +24,9 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.volumes import JOBS, STORAGE_CLASSES, VOLUME_CLAIMS
-from gpuruntime.roles.api import Api as ApiRole
+from gpuruntime.roles.api import api_role
 from gpuruntime.roles.dev.dev import install
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
     Address,
     Amount,
@@ -287,10 +287,11 @@ async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[
         running = [tasks.create_task(cluster.run(), name="cluster")]
         await cluster.ready.wait()
         await install(Client(cluster.transport), settings)
-        manager = Manager(settings, transport=cluster.transport)
-        api = ApiRole(settings, transport=cluster.transport)
+        manager = manager_role(settings, transport=cluster.transport)
+        api = api_role(settings, transport=cluster.transport)
         running += [tasks.create_task(role.run()) for role in (manager, api)]
-        await api.serving()
+        serving = await api.opened()
+        await serving.serving()
         async with aiohttp.ClientSession() as session:
             kube = Api(InProcessTransport(cluster.server), _never, deadline_seconds=WAIT_SECONDS)
             yield StorageWorld(
@@ -298,7 +299,7 @@ async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[
                 namespace=settings.namespaces.instance,
                 prefix=prefix,
                 session=session,
-                address=api.address,
+                address=serving.address,
                 put_to_work=lambda _: None,
             )
         for role in (api, manager):

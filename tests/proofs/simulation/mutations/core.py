@@ -208,8 +208,8 @@ CORE: Final = (
     Mutation(
         "a lease is released while a write may land",
         "gpuruntime.roles.manager",
-        "            self._elector.gives_back = self._ends_clean()",
-        "            self._elector.gives_back = True",
+        "        if self._ends_clean():",
+        "        if True:",
     ),
     Mutation(
         "a replay is answered with a unit that was created again",

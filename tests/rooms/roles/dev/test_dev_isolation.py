@@ -25,7 +25,7 @@ from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.dev import NAMESPACES, install
-from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
     Address,
     NatsPeerSettings,
@@ -161,7 +161,7 @@ async def managing(cluster: EmbeddedCluster) -> AsyncIterator[Witness]:
         running = [tasks.create_task(cluster.run(), name="cluster")]
         await cluster.ready.wait()
         await furnish(cluster)
-        manager = Manager(SETTINGS, transport=witness)
+        manager = manager_role(SETTINGS, transport=witness)
         running.append(tasks.create_task(manager.run(), name="manager"))
         yield witness
         for task in running:
