@@ -27,6 +27,7 @@ from gpuruntime.reconcilers.options import (
 from gpuruntime.reconcilers.storage.children import Placing
 from gpuruntime.reconcilers.unit.pod_template import Placement
 from gpuruntime.settings.schema import PRIVATE_NETWORKS
+from tests.options import configured
 
 T = TypeVar("T")
 
@@ -214,16 +215,17 @@ networks = st.builds(
     nats=st.sampled_from(
         [
             None,
-            NatsPeer(cidr="10.0.0.7/32"),
-            NatsPeer(cidr="fd00::7/128"),
-            NatsPeer(namespace_labels={"team": "queue"}, pod_labels={"app": "nats"}),
+            configured(NatsPeer, cidr="10.0.0.7/32"),
+            configured(NatsPeer, cidr="fd00::7/128"),
+            configured(NatsPeer, namespace_labels={"team": "queue"}, pod_labels={"app": "nats"}),
         ]
     ),
 )
 
 
 sidecars = st.builds(
-    SidecarOptions,
+    configured,
+    st.just(SidecarOptions),
     image=images,
     cpu=st.sampled_from(["100m", "1"]),
     cpu_limit=st.sampled_from(["1", "1.5"]),
@@ -235,11 +237,12 @@ sidecars = st.builds(
 
 def options(*, is_restricted: bool) -> st.SearchStrategy[UnitOptions]:
     return st.builds(
-        UnitOptions,
+        configured,
+        st.just(UnitOptions),
         gpu_resource=st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
         is_restricted=st.just(is_restricted),
         pod_defaults=pod_defaults,
-        helpers=st.builds(HelperOptions, cpu=quantities, memory=quantities),
+        helpers=st.builds(configured, st.just(HelperOptions), cpu=quantities, memory=quantities),
         sidecar=sidecars,
         network=networks,
     )

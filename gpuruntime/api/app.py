@@ -74,13 +74,13 @@ class ApiOptions:
     """
 
     version: str
-    namespaces: Namespaces = Namespaces()
-    gpu_resource: str = "nvidia.com/gpu"
+    namespaces: Namespaces
+    gpu_resource: str
     deadline_seconds: float = 65.0
-    files: FileLimits = FileLimits()
-    limits: Limits = Limits()
-    bodies: BodyLimits = BodyLimits()
-    most_requests: int = 4096
+    files: FileLimits
+    limits: Limits
+    bodies: BodyLimits
+    most_requests: int
     streams: StreamLimits = StreamLimits()
     origins: BrowserOrigins = BrowserOrigins()
 

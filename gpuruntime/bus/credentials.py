@@ -24,14 +24,14 @@ class ConnectionOptions:
     url: str = attrs.field(repr=without_login)
     name: str
     inbox_prefix: str = "_INBOX"
-    token_file: str = ""
-    user: str = ""
-    password_file: str = ""
-    nkey_file: str = ""
-    credentials_file: str = ""
-    ca_file: str = ""
-    certificate_file: str = ""
-    key_file: str = ""
+    token_file: str
+    user: str
+    password_file: str
+    nkey_file: str
+    credentials_file: str
+    ca_file: str
+    certificate_file: str
+    key_file: str
     connect_seconds: float = 5.0
     ping_seconds: float = 10.0
 

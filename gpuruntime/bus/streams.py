@@ -9,7 +9,6 @@ from gpuruntime.bus.names import RESULTS, Names
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 
 _SECOND: Final = 1_000_000_000
-_MEBIBYTE: Final = 1024 * 1024
 # The broker silently drops requests beyond this number, and it cannot be changed later. It is far
 # more than two requests of a thousand workers, including those of lost connections.
 MOST_WAITING: Final = 65_536
@@ -23,11 +22,11 @@ DEAD_LETTER_RETENTION_SECONDS: Final = 14 * 86_400
 class StreamOptions:
     """The settings of a new stream; later changes by its operator stay."""
 
-    replicas: int = 1
-    most_queued: int = 1_000_000
-    most_queued_per_function: int = 100_000
+    replicas: int
+    most_queued: int
+    most_queued_per_function: int
     # The broker reserves this disk space when the stream is created.
-    most_queued_bytes: int = 1024 * _MEBIBYTE
+    most_queued_bytes: int
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -42,9 +41,7 @@ class Declaration:
         return str(self.config["name"])
 
 
-def declarations(
-    names: Names, options: StreamOptions = StreamOptions()
-) -> tuple[Declaration, ...]:
+def declarations(names: Names, options: StreamOptions) -> tuple[Declaration, ...]:
     common: Mapping[str, JsonValue] = {
         "storage": "file",
         "num_replicas": options.replicas,

@@ -28,8 +28,8 @@ class SigningOptions:
     """`account` is the account's public key. It is required if the seed is a signing key."""
 
     seed_file: str
-    account: str = ""
-    lifetime_seconds: float = 604_800.0
+    account: str
+    lifetime_seconds: float
 
 
 @attrs.frozen(kw_only=True, slots=True)

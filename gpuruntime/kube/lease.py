@@ -49,9 +49,9 @@ class LeaseOptions:
 
     key: Key
     identity: str
-    lease_duration_seconds: float = 15.0
-    renew_deadline_seconds: float = 10.0
-    retry_period_seconds: float = 2.0
+    lease_duration_seconds: float
+    renew_deadline_seconds: float
+    retry_period_seconds: float
 
     @property
     def request_timeout_seconds(self) -> float:

@@ -9,9 +9,9 @@ from gpuruntime.models.kinds.claim_timing import ATTEMPT_SECONDS, CREATE_BOUND_S
 class Namespaces:
     """The namespaces of our objects. A request may name these and no others."""
 
-    stock: str = "runtime-stock"
-    instance: str = "runtime-instance"
-    system: str = "runtime-system"
+    stock: str
+    instance: str
+    system: str
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -22,7 +22,7 @@ class Options:
     claim. So no unit ever names a stock unit that was freed.
     """
 
-    namespaces: Namespaces = Namespaces()
-    retention_seconds: float = 86_400.0
+    namespaces: Namespaces
+    retention_seconds: float
     create_bound_seconds: float = CREATE_BOUND_SECONDS
     attempt_seconds: float = ATTEMPT_SECONDS

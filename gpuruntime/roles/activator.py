@@ -11,9 +11,10 @@ from gpuruntime.roles.broker_options import demand_broker
 from gpuruntime.roles.cluster_role import ClusterContext, cluster_role
 from gpuruntime.roles.election import Election
 from gpuruntime.roles.mirrors import Mirrors, not_synced, waits_for
+from gpuruntime.roles.options import activator_options_of
 from gpuruntime.roles.process import Process, queue_of
 from gpuruntime.roles.role import RoleRunner, gauge_queue_ages
-from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of
+from gpuruntime.serverless.scaling.activator import Activator, recorder_of
 from gpuruntime.serverless.scaling.workers import INDEXES, functions_in
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
@@ -83,14 +84,11 @@ class ActivatorParts:
 
     def _make_activator(self, tasks: asyncio.TaskGroup) -> Activator:
         context = self._context.operation_context(self._client, self._caches)
-        given = self._context.settings.worker
         return Activator(
             context,
             operations_of(context, tasks).units,
             self._queue,
-            ActivatorOptions(
-                ack_wait_seconds=given.ackWait, retention_seconds=given.resultRetention
-            ),
+            activator_options_of(self._context.settings),
             recorder=recorder_of(context),
             catch_up=self.mirrors.informers["units"].catch_up,
         )

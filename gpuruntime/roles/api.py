@@ -37,6 +37,7 @@ from gpuruntime.roles.options import (
     caller_limits_of,
     file_limits_of,
     namespaces_of,
+    service_options_of,
 )
 from gpuruntime.roles.process import Process, queue_of
 from gpuruntime.roles.result_store import result_store
@@ -45,7 +46,6 @@ from gpuruntime.roles.token_file import TokenFile
 from gpuruntime.serverless.calling.service import (
     FunctionService,
     ServiceContext,
-    ServiceOptions,
     service_of,
 )
 from gpuruntime.serverless.results.store import ResultReader
@@ -171,10 +171,7 @@ class ApiParts:
                 results=results,
                 meter=context.registry,
             ),
-            ServiceOptions(
-                namespace=settings.namespaces.instance,
-                retention_seconds=settings.results.streamRetention,
-            ),
+            service_options_of(settings),
         )
 
     def _app(self, operations: asyncio.TaskGroup) -> web.Application:

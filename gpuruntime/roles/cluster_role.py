@@ -9,9 +9,8 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import Caches
-from gpuruntime.operations.options import Options
 from gpuruntime.roles.cluster_connection import cluster_transport
-from gpuruntime.roles.options import namespaces_of
+from gpuruntime.roles.options import operation_options_of
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.role import PartsT, RoleRunner
 from gpuruntime.settings.schema import Settings
@@ -35,10 +34,7 @@ class ClusterContext:
         return OperationContext(
             client=client,
             caches=caches,
-            options=Options(
-                namespaces=namespaces_of(self.settings),
-                retention_seconds=self.settings.operationRetention,
-            ),
+            options=operation_options_of(self.settings),
             now=self.process.now,
             rng=self.process.rng,
             meter=self.registry,

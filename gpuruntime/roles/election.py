@@ -8,6 +8,7 @@ from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.roles.cluster_role import ClusterContext
 from gpuruntime.settings.load import elects_leader
+from gpuruntime.settings.options import options_of
 
 
 class Election:
@@ -53,13 +54,8 @@ def _elector_of(context: ClusterContext) -> Elector:
     settings, process = context.settings, context.process
     chosen = settings.leaderElection
     name = chosen.leaseName or f"gpuruntime-{context.registry.role}"
-    options = LeaseOptions(
-        key=Key(settings.namespaces.system, name),
-        identity=process.identity,
-        lease_duration_seconds=chosen.leaseDuration,
-        renew_deadline_seconds=chosen.renewDeadline,
-        retry_period_seconds=chosen.retryPeriod,
-    )
+    key = Key(settings.namespaces.system, name)
+    options = options_of(LeaseOptions, chosen, key=key, identity=process.identity)
     elector = Elector(
         context.transport,
         options,

@@ -15,7 +15,7 @@ from gpuruntime.api.http.body import BodyLimits
 from gpuruntime.api.http.server import ConnectionLimits
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
-from gpuruntime.operations.options import Namespaces
+from gpuruntime.operations.options import Namespaces, Options
 from gpuruntime.reconcilers.options import (
     HelperOptions,
     NatsPeer,
@@ -24,6 +24,9 @@ from gpuruntime.reconcilers.options import (
     SidecarOptions,
     UnitOptions,
 )
+from gpuruntime.serverless.calling.service import ServiceOptions
+from gpuruntime.serverless.scaling.activator import ActivatorOptions
+from gpuruntime.settings.options import options_of
 from gpuruntime.settings.schema import PodSecurity, Settings
 
 _TLS: Final = ("caFile", "certificateFile", "keyFile")
@@ -31,23 +34,22 @@ _LOGIN: Final = ("passwordFile", "tokenFile", "nkeyFile", "credentialsFile")
 
 
 def namespaces_of(settings: Settings) -> Namespaces:
-    names = settings.namespaces
-    return Namespaces(stock=names.stock, instance=names.instance, system=names.system)
+    return options_of(Namespaces, settings.namespaces)
+
+
+def operation_options_of(settings: Settings) -> Options:
+    return Options(
+        namespaces=namespaces_of(settings), retention_seconds=settings.operationRetention
+    )
 
 
 def caller_limits_of(settings: Settings) -> Limits:
     limits = settings.auth.limits
-    return Limits(per_second=limits.requestsPerSecond, burst=limits.burst, at_once=limits.atOnce)
+    return options_of(Limits, limits, per_second=limits.requestsPerSecond)
 
 
 def connection_limits_of(settings: Settings) -> ConnectionLimits:
-    given = settings.connections
-    return ConnectionLimits(
-        head_seconds=given.headTimeout,
-        answer_seconds=given.answerTimeout,
-        idle_seconds=given.idleTimeout,
-        most=given.most,
-    )
+    return options_of(ConnectionLimits, settings.connections)
 
 
 def body_limits_of(settings: Settings) -> BodyLimits:
@@ -56,33 +58,34 @@ def body_limits_of(settings: Settings) -> BodyLimits:
 
 
 def file_limits_of(settings: Settings) -> FileLimits:
-    files = settings.files
-    return FileLimits(
-        most_bytes=files.most_bytes,
-        idle_seconds=files.idleTimeout,
-        longest_seconds=files.timeout,
-        at_once=files.atOnce,
-        at_once_each=files.at_once_each,
+    return options_of(FileLimits, settings.files, longest_seconds=settings.files.timeout)
+
+
+def service_options_of(settings: Settings) -> ServiceOptions:
+    return ServiceOptions(
+        namespace=settings.namespaces.instance,
+        retention_seconds=settings.results.streamRetention,
     )
 
 
+def activator_options_of(settings: Settings) -> ActivatorOptions:
+    worker = settings.worker
+    return options_of(ActivatorOptions, worker, retention_seconds=worker.resultRetention)
+
+
 def unit_options_of(settings: Settings) -> UnitOptions:
-    return UnitOptions(
+    return options_of(
+        UnitOptions,
+        settings,
+        settings.kubernetes,
         stock_namespace=settings.namespaces.stock,
         instance_namespace=settings.namespaces.instance,
         system_namespace=settings.namespaces.system,
-        cluster_domain=settings.kubernetes.clusterDomain,
-        gpu_resource=settings.gpuResource,
         is_restricted=settings.podSecurity is PodSecurity.RESTRICTED,
         stock_priority=settings.priorityClasses.stock,
         instance_priority=settings.priorityClasses.instance,
         pod_defaults=_pod_defaults(settings),
-        helpers=HelperOptions(
-            accessor_image=settings.helpers.accessorImage,
-            copy_image=settings.helpers.copyImage,
-            cpu=settings.helpers.cpu,
-            memory=settings.helpers.memory,
-        ),
+        helpers=options_of(HelperOptions, settings.helpers),
         sidecar=sidecar_options_of(settings),
         network=NetworkOptions(
             blocked_cidrs=settings.network.blockedEgressCIDRs,
@@ -97,12 +100,8 @@ def _nats_peer(settings: Settings) -> NatsPeer | None:
     given = settings.network.nats
     if not (given.address or given.podLabels):
         return None
-    return NatsPeer(
-        namespace_labels=given.namespaceLabels,
-        pod_labels=given.podLabels,
-        cidr=_as_cidr(given.address) if given.address else "",
-        port=given.port,
-    )
+    cidr = _as_cidr(given.address) if given.address else ""
+    return options_of(NatsPeer, given, cidr=cidr)
 
 
 def _as_cidr(address: str) -> str:
@@ -111,17 +110,14 @@ def _as_cidr(address: str) -> str:
 
 def _pod_defaults(settings: Settings) -> PodDefaults:
     given = settings.podDefaults
-    return PodDefaults(
-        cpu=given.cpu,
-        memory=given.memory,
-        ephemeral_storage=given.ephemeralStorage,
-        image_pull_secrets=given.imagePullSecrets,
+    return options_of(
+        PodDefaults,
+        given,
+        runtime_class=given.runtimeClassName,
         tolerations=tuple(
             {name: value for name, value in attrs.asdict(each).items() if value not in ("", None)}
             for each in given.tolerations
         ),
-        node_selector=given.nodeSelector,
-        runtime_class=given.runtimeClassName,
     )
 
 
@@ -130,28 +126,31 @@ def sidecar_options_of(settings: Settings) -> SidecarOptions:
     given, nats, worker = settings.serverless, settings.nats, settings.worker
     is_shared = not given.signingKeyFile
     keys = (*_TLS, *_LOGIN) if is_shared else _TLS
-    return SidecarOptions(
+    return options_of(
+        SidecarOptions,
+        given,
+        nats,
+        worker,
         image=given.image or f"gpuruntime:{version('gpuruntime')}",
-        cpu=given.cpu,
-        cpu_limit=given.cpuLimit,
-        memory=given.memory,
-        drain_seconds=given.drain,
         broker_url=nats.url,
         broker_user=nats.user if is_shared else "",
         broker_files={key: getattr(nats, key) for key in keys if getattr(nats, key)},
-        subject_prefix=nats.subjectPrefix,
-        ack_wait_seconds=worker.ackWait,
         retention_seconds=worker.resultRetention,
     )
 
 
 def mint_of(settings: Settings, *, now: Callable[[], datetime]) -> Mint | None:
-    given = settings.serverless
-    if not given.signingKeyFile:
+    if not settings.serverless.signingKeyFile:
         return None
-    options = SigningOptions(
+    names = Names(settings.nats.subjectPrefix)
+    return Mint(signing_options_of(settings), names, now=now, entropy=token_bytes)
+
+
+def signing_options_of(settings: Settings) -> SigningOptions:
+    given = settings.serverless
+    return options_of(
+        SigningOptions,
+        given,
         seed_file=given.signingKeyFile,
-        account=given.account,
         lifetime_seconds=given.credentialsLifetime,
     )
-    return Mint(options, Names(settings.nats.subjectPrefix), now=now, entropy=token_bytes)

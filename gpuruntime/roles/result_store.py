@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.serverless.results.store import ResultStore
+from gpuruntime.settings.options import options_of
 from gpuruntime.settings.results import StoreKind
 from gpuruntime.settings.schema import Settings
 
@@ -22,13 +23,6 @@ async def result_store(settings: Settings, *, name: str) -> AsyncIterator[Result
         raise ConfigurationError(
             "results.store: postgres needs asyncpg: install gpuruntime[postgres]"
         ) from error
-    options = postgres.PostgresOptions(
-        url=given.url,
-        url_file=given.urlFile,
-        password_file=given.passwordFile,
-        schema=given.schema,
-        name=name,
-        pool_size=given.poolSize,
-    )
+    options = options_of(postgres.PostgresOptions, given, name=name)
     async with postgres.postgres_results(options) as store:
         yield store

@@ -14,6 +14,7 @@ from gpuruntime.roles.result_store import result_store
 from gpuruntime.roles.role import RoleRunner
 from gpuruntime.serverless.results.follower import Results, ResultsOptions
 from gpuruntime.serverless.results.store_state import StoreState
+from gpuruntime.settings.options import options_of
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
@@ -35,7 +36,7 @@ def results_role(
             meter=registry,
             opener=process.opener,
         )
-        options = ResultsOptions(stream_retention_seconds=settings.results.streamRetention)
+        options = options_of(ResultsOptions, settings.results)
         async with result_store(settings, name="gpuruntime results") as store:
             keeping = (
                 None

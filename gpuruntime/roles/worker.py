@@ -18,6 +18,7 @@ from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.roles.broker_options import connection_options_of, demand_broker
 from gpuruntime.roles.role import RoleRunner
+from gpuruntime.settings.options import options_of
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
@@ -115,21 +116,12 @@ def worker_options_of(settings: Settings) -> WorkerOptions:
     name = given.name or socket.gethostname()
     if not is_dns_label(name):
         raise ConfigurationError(f"worker.name is empty, and the host's {name!r} is no DNS label")
-    return WorkerOptions(
-        function=given.function,
+    return options_of(
+        WorkerOptions,
+        given,
         name=name,
-        uid=given.uid,
-        declarer=given.declarer,
         namespace=given.namespace or settings.namespaces.instance,
-        concurrency=given.concurrency,
-        attempt_seconds=given.attemptTimeout,
-        max_attempts=given.maxAttempts,
-        framework=Framework(
-            socketPath=given.framework.socketPath,
-            invokePath=given.framework.invokePath,
-            healthPath=given.framework.healthPath,
-        ),
-        ack_wait_seconds=given.ackWait,
+        framework=Framework(**attrs.asdict(given.framework)),
         drain_seconds=max(settings.shutdownGrace - 2 * GIVE_BACK_SECONDS, 0.0),
         retention_seconds=given.resultRetention,
     )

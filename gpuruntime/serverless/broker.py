@@ -20,7 +20,6 @@ from gpuruntime.serverless.errors import QueueAwayError
 log = structlog.get_logger()
 
 PAUSE_SECONDS: Final = 2.0
-_STREAMS: Final = StreamOptions()
 OFF: Final = "serverless is off here: set nats.url"
 
 
@@ -33,7 +32,7 @@ class BrokerLink:
         names: Names,
         *,
         rng: Random,
-        streams: StreamOptions = _STREAMS,
+        streams: StreamOptions,
         is_on: bool = True,
         meter: Meter = NullMeter(),
     ) -> None:

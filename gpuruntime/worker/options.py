@@ -21,16 +21,16 @@ class WorkerOptions:
 
     function: str
     name: str
-    uid: str = ""
-    declarer: str = ""
-    namespace: str = ""
-    concurrency: int = 1
-    attempt_seconds: float = 300.0
-    max_attempts: int = 5
-    framework: Framework = Framework()
-    ack_wait_seconds: float = 30.0
-    drain_seconds: float = 8.0
-    retention_seconds: float = 86_400.0
+    uid: str
+    declarer: str
+    namespace: str
+    concurrency: int
+    attempt_seconds: float
+    max_attempts: int
+    framework: Framework
+    ack_wait_seconds: float
+    drain_seconds: float
+    retention_seconds: float
     beat_seconds: float = 5.0
     health_seconds: float = 5.0
     pull: PullOptions = PullOptions()

@@ -17,9 +17,9 @@ MOST_CALLERS: Final = 10_000
 class Limits:
     """A token bucket of `burst`, refilled `per_second`; `at_once` bounds requests in flight."""
 
-    per_second: float = 100.0
-    burst: int = 200
-    at_once: int = 256
+    per_second: float
+    burst: int
+    at_once: int
 
 
 @attrs.define(slots=True)

@@ -22,12 +22,12 @@ class FileLimits:
     `at_once` is for one process, `at_once_each` for each caller that it knows.
     """
 
-    most_bytes: int = 100 * 2**30
-    idle_seconds: float = 60.0
-    longest_seconds: float = 3600.0
+    most_bytes: int
+    idle_seconds: float
+    longest_seconds: float
     connect_seconds: float = 5.0
-    at_once: int = 256
-    at_once_each: int = 64
+    at_once: int
+    at_once_each: int
 
 
 class End(StrEnum):

@@ -20,8 +20,8 @@ class BodyLimits:
     `most_bytes` bounds the bytes held of all incomplete bodies together.
     """
 
-    idle_seconds: float = 10.0
-    longest_seconds: float = 30.0
+    idle_seconds: float
+    longest_seconds: float
     most_bytes: int = 128 * 1024 * 1024
 
 

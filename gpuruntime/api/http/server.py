@@ -32,11 +32,11 @@ class ConnectionLimits:
     `answer_seconds` runs until a caller has taken an answer, or the end of a streamed one.
     """
 
-    head_seconds: float = 15.0
-    answer_seconds: float = 60.0
+    head_seconds: float
+    answer_seconds: float
     # Longer than proxies in front keep their connections, which most do for a minute.
-    idle_seconds: float = 75.0
-    most: int = 8192
+    idle_seconds: float
+    most: int
 
 
 class ServerRunner(web.AppRunner):
@@ -45,7 +45,7 @@ class ServerRunner(web.AppRunner):
         app: web.Application,
         *,
         rng: Random,
-        limits: ConnectionLimits = ConnectionLimits(),
+        limits: ConnectionLimits,
         **options: Any,
     ) -> None:
         super().__init__(app, handle_signals=False, access_log=None, **options)

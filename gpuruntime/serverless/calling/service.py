@@ -28,8 +28,8 @@ from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS
 class ServiceOptions:
     """`retention_seconds` is how long the broker keeps the end of an invocation."""
 
-    namespace: str = "runtime-instance"
-    retention_seconds: float = 86_400.0
+    namespace: str
+    retention_seconds: float
 
 
 @attrs.frozen(kw_only=True, slots=True)

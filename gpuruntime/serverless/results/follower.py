@@ -51,7 +51,7 @@ MOST_IN_HAND: Final = 32
 class ResultsOptions:
     """`grace_seconds` is how long after its deadline an invocation is expired here."""
 
-    stream_retention_seconds: float = 86_400.0
+    stream_retention_seconds: float
     grace_seconds: float = 1.0
     ack_wait_seconds: float = 30.0
     longest_pause_seconds: float = 120.0

@@ -130,12 +130,12 @@ _SWEEP: Final = """
 class PostgresOptions:
     """Set either `url` or `url_file`; a password is in a file, alone or in the address."""
 
-    url: str = ""
-    url_file: str = ""
-    password_file: str = ""
-    schema: str = "gpuruntime"
-    name: str = "gpuruntime"
-    pool_size: int = 4
+    url: str
+    url_file: str
+    password_file: str
+    schema: str
+    name: str
+    pool_size: int
     connect_seconds: float = 5.0
     statement_seconds: float = 10.0
 

@@ -57,8 +57,8 @@ class ActivatorOptions:
     If no unit declares a function for `orphan_seconds`, the cluster itself is read to confirm it.
     """
 
-    ack_wait_seconds: float = 30.0
-    retention_seconds: float = 86_400.0
+    ack_wait_seconds: float
+    retention_seconds: float
     orphan_seconds: float = 15.0
 
 

@@ -25,6 +25,7 @@ from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.options import Namespaces
 from tests.eventually import eventually
+from tests.options import configured
 from tests.proofs.bench.connections import Address, Connection, connections
 from tests.proofs.bench.product import (
     address_of,
@@ -38,7 +39,7 @@ from tests.proofs.bench.rows import Row
 from tests.proofs.bench.unit_requests import Pair, add_stock, ask, pair, spread
 from tests.proofs.real_cluster.controlplane import ControlPlane
 
-PLACE = Namespaces()
+PLACE = configured(Namespaces)
 CALLERS = 64
 ROUNDS = 3
 STOCK = 500

@@ -16,6 +16,7 @@ from statistics import median, quantiles
 import attrs
 
 from gpuruntime.operations.options import Namespaces
+from tests.options import configured
 from tests.proofs.bench.connections import Address, Connection, connections
 from tests.proofs.bench.product import address_of, health, prepared_plane, replica
 from tests.proofs.bench.rows import Row
@@ -37,7 +38,9 @@ Seconds = Mapping[str, list[float]]
 
 
 def place_of(existing: int) -> Namespaces:
-    return Namespaces(stock=f"stock-{existing}", instance=f"units-{existing}", system="system")
+    return configured(
+        Namespaces, stock=f"stock-{existing}", instance=f"units-{existing}", system="system"
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -29,6 +29,7 @@ from gpuruntime.models.definitions.crds import crds
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.operations.options import Namespaces
+from tests.options import configured
 from tests.proofs.bench.connections import Address, Connection, connections
 from tests.proofs.bench.embedded_server import DEFINITIONS, send
 from tests.proofs.bench.pod_server import kubeconfig_of
@@ -36,7 +37,7 @@ from tests.proofs.bench.product import replica
 from tests.proofs.bench.rows import Row
 from tests.proofs.bench.unit_requests import READY, UNITS, order, spread
 
-PLACE = Namespaces()
+PLACE = configured(Namespaces)
 EXISTING_UNITS = 10_000
 LIMIT = 100
 PAGES = EXISTING_UNITS // LIMIT

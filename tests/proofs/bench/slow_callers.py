@@ -22,6 +22,7 @@ import yaml
 
 from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.operations.options import Namespaces
+from tests.options import configured
 from tests.proofs.bench.connections import Address, Connection, connections
 from tests.proofs.bench.listing import empty_server, print_line, quietest
 from tests.proofs.bench.pod_server import kubeconfig_of
@@ -29,7 +30,7 @@ from tests.proofs.bench.product import replica
 from tests.proofs.bench.rows import Row
 from tests.proofs.bench.unit_requests import UNITS
 
-PLACE = Namespaces()
+PLACE = configured(Namespaces)
 SLOW = 1_000
 ROUNDS = 5
 # One after the other, with a pause: the bench measures latency, not throughput.

@@ -15,6 +15,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.operations.objects import new_pool, pool_order
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock
+from tests.options import configured
 from tests.proofs.crash.comparison import Counts, State, counts_of, difference, state_of
 from tests.proofs.crash.unit_story import StoryContext
 from tests.proofs.crash.world import MakeWorld, RestartedRole, World, crash_fault, in_parallel
@@ -139,7 +140,7 @@ def run_with_crash(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
 
 def order_stock(world: World) -> None:
     """Create the two pools as the API would write them."""
-    names = Namespaces(stock=world.installation.stock)
+    names = configured(Namespaces, stock=world.installation.stock)
     for request in (parse_seed_stock(ONCE), parse_create_pool({**KEPT, **ENVELOPE}, names)):
         body = new_pool(pool_order(request, names.stock))
         world.plane.request("POST", STOCK_POOLS.path(namespace=names.stock), body)

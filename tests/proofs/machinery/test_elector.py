@@ -13,6 +13,7 @@ from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
 from gpuruntime.models.kubernetes.cluster import LEASES
 from gpuruntime.models.kubernetes.metadata import Key
+from tests.options import configured
 from tests.proofs.machinery.lines import Line
 from tests.proofs.machinery.worlds import World, now
 
@@ -29,7 +30,8 @@ def key(namespace: str) -> Key:
 
 def elector(transport: Transport, key: Key, identity: str) -> Elector:
     """Options with shorter times than the defaults: a hand-over on a real clock takes seconds."""
-    options = LeaseOptions(
+    options = configured(
+        LeaseOptions,
         key=key,
         identity=identity,
         lease_duration_seconds=LEASE_SECONDS,

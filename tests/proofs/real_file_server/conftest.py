@@ -17,6 +17,7 @@ from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import MOUNT_PATH, Placing, accessor_deployment
 from tests.eventually import eventually
+from tests.options import configured
 from tests.proofs.real_cluster.binaries import MissingBinariesError
 from tests.proofs.real_file_server import binaries
 from tests.rooms.api.files.upstream import add_storage
@@ -90,7 +91,7 @@ def container_of(storage: str, *, is_writable: bool) -> Any:
         metadata=ObjectMeta(name=storage, namespace="runtime-instance", uid="u"),
         spec=GPUStorageSpec(size="1Gi", accessor=accessor),
     )
-    body: Any = accessor_deployment(made, UnitOptions(), Placing()).body
+    body: Any = accessor_deployment(made, configured(UnitOptions), Placing()).body
     return body["spec"]["template"]["spec"]["containers"][0]
 
 

@@ -24,6 +24,7 @@ from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Answer, Failure, Outcome
 from gpuruntime.worker.worker import Worker
+from tests.options import configured
 from tests.proofs.broker_conformance.server import Server
 from tests.proofs.simulation.checks.invocations import NAMES, Invocations
 from tests.proofs.simulation.event_log import EventLog
@@ -171,15 +172,19 @@ class _WorkerProcess:
 
     async def _run(self, wire: BrokerWire, rng: Random) -> None:
         function, invocations = self._function, self._workers.invocations
-        options = ConnectionOptions(
-            url=BROKER_URL, name=self._pod, inbox_prefix=NAMES.inbox(function.requestID)
+        options = configured(
+            ConnectionOptions,
+            url=BROKER_URL,
+            name=self._pod,
+            inbox_prefix=NAMES.inbox(function.requestID),
         )
         connection = Connection(options, rng=rng, opener=wire.opener())
         declarer = function.workerOf.uid if function.workerOf else ""
         worker = Worker(
             connection,
             Function(self._unit, declarer, invocations),
-            WorkerOptions(
+            configured(
+                WorkerOptions,
                 function=function.requestID,
                 name=self._unit,
                 declarer=declarer,

@@ -19,8 +19,9 @@ from gpuruntime.api.auth.rate_limits import Limits
 from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.streams import StreamLimits
 from gpuruntime.api.files.limits import FileLimits
+from gpuruntime.api.http.body import BodyLimits
 from gpuruntime.api.http.routing import Route
-from gpuruntime.api.http.server import ServerRunner
+from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 from gpuruntime.api.openapi.swagger import with_document
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.store import Store, Tables
@@ -31,8 +32,9 @@ from gpuruntime.models.kubernetes.cluster import Node, ResourceQuota
 from gpuruntime.models.kubernetes.network import Service as NetworkService
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.service import ServiceContext, ServiceOptions, service_of
+from tests.options import SETTINGS, configured
 from tests.rooms.api.conformity import Promises
-from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, clock, replica
+from tests.rooms.operations.cluster import INSTANCE, NAMESPACES, Cluster, Replica, clock, replica
 from tests.rooms.serverless.calling.ingress import queue_of
 
 UNITS = "/api/v1/gpu-units"
@@ -41,8 +43,8 @@ JOBS = "/api/v1/operator/jobs"
 POOLS = "/api/v1/operator/stockpools"
 STORAGES = "/api/v1/gpu-storages"
 INVOCATIONS = "/api/v1/serverless/invocations"
-FILE_LIMITS = FileLimits()
-LIMITS = Limits()
+FILE_LIMITS = configured(FileLimits)
+LIMITS = configured(Limits)
 STREAMS = StreamLimits()
 ORIGINS = BrowserOrigins()
 WELL = ClusterLink(is_connected=True, is_synced=True)
@@ -145,7 +147,8 @@ class _Server(TestServer):
 
     async def _make_runner(self, **options: Any) -> web.AppRunner:
         options["handler_cancellation"] = self._cancels_handlers
-        return ServerRunner(self.app, rng=Random(2), **options)
+        limits = configured(ConnectionLimits)
+        return ServerRunner(self.app, rng=Random(2), limits=limits, **options)
 
 
 @asynccontextmanager
@@ -189,7 +192,7 @@ async def service(
                     rng=Random(3),
                     meter=meter,
                 ),
-                ServiceOptions(namespace=INSTANCE),
+                configured(ServiceOptions, namespace=INSTANCE),
             ),
             connection=lambda: served.connection,
             auditor=Auditor(process.context.caches.snapshot),
@@ -200,6 +203,9 @@ async def service(
         )
         options = ApiOptions(
             version="1.2.3",
+            namespaces=NAMESPACES,
+            gpu_resource=SETTINGS.gpuResource,
+            bodies=configured(BodyLimits),
             deadline_seconds=deadline_seconds,
             files=files,
             limits=limits,

@@ -19,6 +19,7 @@ from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.children import deployment_of
 from gpuruntime.reconcilers.unit.pod_template import Placement
+from tests.options import configured
 from tests.rooms.audit.values import (
     LATER,
     MADE,
@@ -62,7 +63,7 @@ def worker(number: int, *, of: str = TEMPLATE) -> GPUUnit:
 
 
 def deployment(unit: GPUUnit) -> Deployment:
-    made = deployment_of(unit, UnitOptions(), Placement())
+    made = deployment_of(unit, configured(UnitOptions), Placement())
     spec = msgspec.Raw(msgspec.json.encode(made.body["spec"]))
     return Deployment(metadata=child_metadata(unit.metadata.name), spec=spec)
 

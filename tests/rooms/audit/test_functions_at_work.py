@@ -11,13 +11,16 @@ import pytest
 from gpuruntime.bus.messages import WorkerState
 from gpuruntime.reconcilers.options import SidecarOptions
 from tests.eventually import equals
+from tests.options import configured
 from tests.rooms.audit.continuous_audit import ContinuousAudit
 from tests.rooms.reconcilers.world import OPTIONS, World, living, managing, phase_of, until
 from tests.rooms.serverless.scaling.scaled import Scaled, scaled
 
 pytestmark = pytest.mark.looptime
 
-FUNCTIONS = attrs.evolve(OPTIONS, sidecar=SidecarOptions(broker_url="nats://nats:4222"))
+FUNCTIONS = attrs.evolve(
+    OPTIONS, sidecar=configured(SidecarOptions, broker_url="nats://nats:4222")
+)
 
 
 @asynccontextmanager

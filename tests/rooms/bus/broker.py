@@ -24,13 +24,14 @@ from gpuruntime.bus.records import Records
 from gpuruntime.bus.session import open_session
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration, declarations
 from tests.eventually import equals, eventually, eventually_blocking
+from tests.options import configured
 from tests.proofs.real_cluster.processes import Keeper
 from tests.proofs.real_cluster.product import NOWHERE
 
 FUNCTION = "echo"
 LOOPBACK = "127.0.0.1"
 # Tests share a broker and differ in their prefixes.
-SMALL = StreamOptions(most_queued_bytes=16 * 1024 * 1024)
+SMALL = configured(StreamOptions, most_queued_bytes=16 * 1024 * 1024)
 
 
 class Broker:
@@ -106,7 +107,7 @@ async def connection(
     url: str, *, opener: Opener = open_session, **options: Any
 ) -> AsyncIterator[Connection]:
     """Yield the connection after its first attempt, whether that succeeded or not."""
-    chosen = ConnectionOptions(url=url, name="test", **options)
+    chosen = configured(ConnectionOptions, url=url, name="test", **options)
     made = Connection(chosen, rng=Random(1), opener=opener)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())

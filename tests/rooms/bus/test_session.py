@@ -9,6 +9,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.session import Reader, Session, Subscription, open_session
+from tests.options import configured
 
 
 class Library:
@@ -55,7 +56,7 @@ Call = Callable[[Session, Library], Awaitable[None]]
 
 
 def session_on(library: Library) -> Session:
-    options = ConnectionOptions(url="nats://nowhere", name="one")
+    options = configured(ConnectionOptions, url="nats://nowhere", name="one")
     return Session(cast(Reader, library), options)
 
 
@@ -101,7 +102,7 @@ async def test_a_subscription_ends_after_the_broker_has_received_all_that_was_se
     async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         session = await open_session(
-            ConnectionOptions(url=f"nats://127.0.0.1:{port}", name="test")
+            configured(ConnectionOptions, url=f"nats://127.0.0.1:{port}", name="test")
         )
         subscription = await session.subscribe("a", lambda _: None)
         await session.publish("a", b"1")

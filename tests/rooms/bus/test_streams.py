@@ -107,7 +107,7 @@ async def test_a_workers_user_has_rights_for_its_own_function_only() -> None:
             connection(address.format("mine"), inbox_prefix=names.inbox("mine")) as worker,
         ):
             jetstream = JetStream(owner)
-            for declaration in declarations(names):
+            for declaration in declarations(names, SMALL):
                 await declare_stream(jetstream, declaration)
             own = JetStream(worker)
             short = {"message_id": "1", "within_seconds": 0.3}

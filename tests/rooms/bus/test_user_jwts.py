@@ -22,6 +22,7 @@ from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import consumer_declaration, declarations
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
 from tests.eventually import equals, eventually
+from tests.options import configured
 from tests.rooms.bus.broker import SMALL, Broker, broker, connection
 from tests.rooms.bus.identities import Identity, operated
 
@@ -36,7 +37,9 @@ SHORT_SECONDS = 0.2
 def mint(folder: Path, *, seed: str = "", now: datetime | None = None, **options: Any) -> Mint:
     file = folder / "signer.nk"
     file.write_text(seed or SIGNER.seed)
-    chosen = SigningOptions(seed_file=str(file), **{"account": ACCOUNT.public, **options})
+    chosen = configured(
+        SigningOptions, seed_file=str(file), **{"account": ACCOUNT.public, **options}
+    )
     return Mint(chosen, NAMES, now=lambda: now or datetime.now(UTC), entropy=Random(1).randbytes)
 
 

@@ -14,6 +14,7 @@ from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kubernetes.metadata import Key
+from tests.options import configured
 from tests.rooms.kube.things import answer, failure
 
 KEY = Key("system", "gpuruntime-manager")
@@ -202,7 +203,7 @@ def elector(
     loop = asyncio.get_running_loop()
     return Elector(
         wire,
-        LeaseOptions(key=KEY, identity=identity),
+        configured(LeaseOptions, key=KEY, identity=identity),
         clock=clock or Clock(),
         now=wall or (lambda: START + timedelta(seconds=loop.time())),
         rng=Random(seed),

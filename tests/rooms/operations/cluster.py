@@ -38,11 +38,12 @@ from gpuruntime.operations.operations import Operations, operations_of
 from gpuruntime.operations.options import Namespaces, Options
 from gpuruntime.operations.requests import parse_create_unit
 from tests.faults import FaultyTransport
+from tests.options import configured
 
 Document = dict[str, Any]
 
-NAMESPACES = Namespaces()
-OPTIONS = Options()
+NAMESPACES = configured(Namespaces)
+OPTIONS = configured(Options)
 STOCK, INSTANCE, SYSTEM = NAMESPACES.stock, NAMESPACES.instance, NAMESPACES.system
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 START = datetime(2025, 1, 1, tzinfo=UTC)

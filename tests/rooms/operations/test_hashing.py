@@ -7,8 +7,9 @@ import pytest
 from gpuruntime.operations.hashing import derived_name, request_hash
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests import parse_create_pool, parse_create_unit, parse_seed_stock
+from tests.options import configured
 
-PLACES = Namespaces()
+PLACES = configured(Namespaces)
 UNIT: dict[str, Any] = {"operationID": "op.1", "specName": "g1.1", "image": "python:3.12"}
 SEED: dict[str, Any] = {
     "operationID": "op.1",

@@ -25,9 +25,10 @@ from gpuruntime.operations.requests import (
     parse_update_unit,
 )
 from gpuruntime.strict.structure import StrictError
+from tests.options import configured
 
 Parse = Callable[[object], object]
-PLACES = Namespaces()
+PLACES = configured(Namespaces)
 UNIT: dict[str, Any] = {"operationID": "op.1", "specName": "g1.1", "image": "python:3.12"}
 SEED: dict[str, Any] = {"operationID": "op.1", "specName": "g1.1", "replicas": 2}
 PORT = {"name": "http", "port": 8080}

@@ -15,6 +15,7 @@ from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.children.drift import APPLIED
 from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
 from tests.eventually import equals
+from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import (
     OPTIONS,
@@ -29,10 +30,11 @@ from tests.rooms.reconcilers.world import (
 pytestmark = pytest.mark.looptime
 
 # The template code of another version, in which every Pod comes out differently.
-NEWER = UnitOptions(
+NEWER = configured(
+    UnitOptions,
     template_revision=OPTIONS.template_revision + 1,
     is_restricted=True,
-    pod_defaults=PodDefaults(node_selector={"zone": "a"}),
+    pod_defaults=configured(PodDefaults, node_selector={"zone": "a"}),
 )
 
 
@@ -140,7 +142,9 @@ def applied_to(world: World, unit: str) -> dict[str, Any]:
 async def test_new_defaults_of_an_operator_reach_units_at_their_next_change() -> None:
     world = World()
     (name,) = await served(world, 1)
-    options = attrs.evolve(OPTIONS, pod_defaults=PodDefaults(node_selector={"zone": "a"}))
+    options = attrs.evolve(
+        OPTIONS, pod_defaults=configured(PodDefaults, node_selector={"zone": "a"})
+    )
     async with living(world), managing(world, options=options):
         await asyncio.sleep(5)
         assert not zone_of(world, name)

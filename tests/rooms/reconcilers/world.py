@@ -31,13 +31,14 @@ from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from tests.eventually import equals, eventually
 from tests.faults import WRITES, FaultyTransport
+from tests.options import configured
 from tests.rooms.informer.harness import CountingMeter
 from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM, Cluster, Document, clock
 
 T = TypeVar("T")
 
 STEP_SECONDS = 0.2
-OPTIONS = UnitOptions()
+OPTIONS = configured(UnitOptions)
 SETTLED = Term(age_seconds=0.0, is_clean=True)
 
 

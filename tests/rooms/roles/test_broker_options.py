@@ -15,7 +15,3 @@ def test_stream_options_follow_the_configuration() -> None:
         most_queued_per_function=5,
         most_queued_bytes=2 * 1024 * 1024,
     )
-
-
-def test_default_stream_settings_are_the_defaults_of_the_bus() -> None:
-    assert stream_options_of(NatsSettings()) == StreamOptions()

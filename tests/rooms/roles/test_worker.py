@@ -27,6 +27,7 @@ from gpuruntime.settings.schema import Settings
 from gpuruntime.worker.framework import framework
 from gpuruntime.worker.worker import Worker
 from tests.eventually import eventually, eventually_blocking
+from tests.options import configured
 from tests.proofs.real_cluster.product import Process, request
 from tests.rooms.bus.broker import FUNCTION, Broker, bus
 from tests.rooms.roles.programs import Programs
@@ -116,7 +117,9 @@ async def test_changed_limits_take_effect_without_a_restart_and_a_bad_file_chang
     text = "nats: {url: 'nats://127.0.0.1:1'}\nworker: {function: echo, name: w1, %s}\n"
     path.write_text(text % "attemptTimeout: 60, concurrency: 2")
     options = worker_options_of(reading(path)())
-    reached = Connection(ConnectionOptions(url="nats://127.0.0.1:1", name="t"), rng=Random(1))
+    reached = Connection(
+        configured(ConnectionOptions, url="nats://127.0.0.1:1", name="t"), rng=Random(1)
+    )
     async with framework(options) as called, asyncio.TaskGroup() as tasks:
         worker = Worker(
             reached, called, options, names=Names(), now=lambda: datetime.now(UTC), rng=Random(1)

@@ -22,6 +22,7 @@ from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.functions.worker_secret_plan import secret_data
 from gpuruntime.reconcilers.options import SidecarOptions
 from gpuruntime.reconcilers.unit.sidecar import SETTINGS_FOLDER, SOCKET_FOLDER
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION, SMALL, Bus, broker, connection
 from tests.rooms.bus.identities import Identity, operated
 from tests.rooms.roles.programs import Programs
@@ -46,13 +47,13 @@ def mounted(folder: Path, url: str, account: Identity) -> dict[str, Any]:
     seed.write_text(account.seed)
     names = Names()
     mint = Mint(
-        SigningOptions(seed_file=str(seed)),
+        configured(SigningOptions, seed_file=str(seed)),
         names,
         now=lambda: datetime.now(UTC),
         entropy=Random(1).randbytes,
     )
     files = {"credentialsFile": mint.worker(FUNCTION, UNIT.metadata.name).text}
-    options = SidecarOptions(broker_url=url)
+    options = configured(SidecarOptions, broker_url=url)
     for name, data in secret_data(UNIT, options, files).items():
         text = base64.b64decode(data).decode()
         text = text.replace(SETTINGS_FOLDER, str(folder))

@@ -15,13 +15,14 @@ from gpuruntime.framework.server import serving
 from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import ActivatorOptions
+from tests.options import configured
 from tests.rooms.bus.broker import SMALL, Bus, connection
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Document
 from tests.rooms.serverless.scaling.scaled import Scaled, composed
 from tests.rooms.worker.workers import Ledger, options, running
 
 LOOK_SECONDS = 0.02
-QUICK = ActivatorOptions(orphan_seconds=0.5)
+QUICK = configured(ActivatorOptions, orphan_seconds=0.5)
 
 
 @attrs.define(kw_only=True)

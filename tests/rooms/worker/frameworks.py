@@ -9,6 +9,7 @@ import attrs
 from gpuruntime.models.kinds.functions import Framework as Where
 from gpuruntime.worker.framework import Framework, framework
 from gpuruntime.worker.options import WorkerOptions
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION
 
 Behave = Callable[[bytes, asyncio.StreamWriter], None]
@@ -53,7 +54,9 @@ async def behaving(where: Where, behave: Behave) -> AsyncIterator[list[bytes]]:
 @asynccontextmanager
 async def caller(where: Where, **changes: object) -> AsyncIterator[Framework]:
     options = attrs.evolve(
-        WorkerOptions(function=FUNCTION, name="worker-1", namespace="here", framework=where),
+        configured(
+            WorkerOptions, function=FUNCTION, name="worker-1", namespace="here", framework=where
+        ),
         **changes,  # type: ignore[arg-type]  # whatever the test says
     )
     async with framework(options) as made:

@@ -22,6 +22,7 @@ from gpuruntime.worker.framework import framework
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.worker import Worker
 from tests.eventually import equals, eventually
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION, Bus, connection
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
 
@@ -48,7 +49,8 @@ class Ledger:
 
 
 def options(name: str, where: Where, **changes: object) -> WorkerOptions:
-    made = WorkerOptions(
+    made = configured(
+        WorkerOptions,
         function=FUNCTION,
         name=name,
         framework=where,

@@ -12,6 +12,7 @@ from gpuruntime.api.errors import DeniedError, NotServingError, UnauthenticatedE
 from gpuruntime.kube.client import Client
 from gpuruntime.models.kinds.labels import GROUP
 from gpuruntime.operations.options import Namespaces
+from tests.options import configured
 from tests.rooms.api.auth.reviews import RIGHTS, TOKENS, Reviews
 from tests.rooms.api.service import UNITS, service
 from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
@@ -37,7 +38,9 @@ def guard(reviews: Reviews) -> KubernetesGuard:
 
 
 def guard_of(reviews: Reviews) -> KubernetesGuard:
-    return KubernetesGuard(Client(reviews), audience="gpuruntime", namespaces=Namespaces())
+    return KubernetesGuard(
+        Client(reviews), audience="gpuruntime", namespaces=configured(Namespaces)
+    )
 
 
 async def known(guard: KubernetesGuard, token: str = "good") -> Principal:

@@ -10,10 +10,11 @@ from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.rate_limits import Limits, RateLimits
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.errors import OverdrawnError
+from tests.options import configured
 from tests.rooms.api.service import UNITS, service
 from tests.rooms.operations.cluster import Cluster
 
-LIMITS = Limits(per_second=2.0, burst=3, at_once=2)
+LIMITS = configured(Limits, per_second=2.0, burst=3, at_once=2)
 
 
 def served(rate_limits: RateLimits, count: int, *, now: float, caller: str = "a") -> int:
@@ -43,7 +44,7 @@ def test_each_caller_has_its_own_limits() -> None:
 
 
 def test_a_refused_caller_gets_the_time_to_wait() -> None:
-    rate_limits = RateLimits(Limits(per_second=0.1, burst=1))
+    rate_limits = RateLimits(configured(Limits, per_second=0.1, burst=1))
     served(rate_limits, 1, now=0.0)
     with pytest.raises(OverdrawnError) as caught, rate_limits.use("a", 2.0):
         pass
@@ -60,7 +61,7 @@ def test_a_caller_has_limited_requests_in_flight() -> None:
 
 
 def test_a_failed_request_is_no_longer_in_flight() -> None:
-    rate_limits = RateLimits(Limits(at_once=1))
+    rate_limits = RateLimits(configured(Limits, at_once=1))
     with pytest.raises(ValueError, match="broken"), rate_limits.use("a", 0.0):
         raise ValueError("broken")
     assert served(rate_limits, 1, now=0.0) == 1

@@ -11,6 +11,7 @@ from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.files.limits import FileLimits
 from tests.eventually import equals, eventually
+from tests.options import configured
 from tests.rooms.api.files.test_storage_files import error_of
 from tests.rooms.api.files.upstream import (
     CUT,
@@ -32,7 +33,7 @@ from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
-LIMITS = FileLimits(most_bytes=1_000_000, idle_seconds=20.0, longest_seconds=100.0)
+LIMITS = configured(FileLimits, most_bytes=1_000_000, idle_seconds=20.0, longest_seconds=100.0)
 BEGIN = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = BEGIN + b"Transfer-Encoding: chunked\r\n\r\n"
 # More bytes than all sockets and buffers of a transfer hold.
@@ -252,7 +253,7 @@ async def test_a_file_server_that_takes_nothing_is_504() -> None:
         await asyncio.sleep(40)
         await until_closed(reader, writer)
 
-    async with filing(limits=FileLimits(idle_seconds=20.0)) as (api, upstream):
+    async with filing(limits=configured(FileLimits, idle_seconds=20.0)) as (api, upstream):
         upstream.script = script
         assert api.client.port
         reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
@@ -308,7 +309,7 @@ async def test_a_caller_that_leaves_during_its_upload_ends_it() -> None:
 
 
 async def test_slow_transfers_block_no_other_and_are_limited_by_429() -> None:
-    limits = FileLimits(at_once=20)
+    limits = configured(FileLimits, at_once=20)
     async with filing(limits=limits) as (api, upstream), asyncio.TaskGroup() as tasks:
         upstream.script = saying(CHUNKED + b"1\r\na\r\n", then=idle)
         slow = [tasks.create_task(send(api, request())) for _ in range(limits.at_once)]
@@ -325,7 +326,7 @@ async def test_slow_transfers_block_no_other_and_are_limited_by_429() -> None:
 
 
 async def test_transfers_of_one_caller_are_limited() -> None:
-    limits = FileLimits(at_once=8, at_once_each=2)
+    limits = configured(FileLimits, at_once=8, at_once_each=2)
     table = {
         hashlib.sha256(name.encode()).digest(): Principal(name=name, role=Role.OPERATOR)
         for name in ("greedy", "other")

@@ -11,12 +11,13 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuruntime.api.errors import NotServingError
 from gpuruntime.api.http.body import Bodies, BodyLimits
+from tests.options import configured
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.operations.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
 
-LIMITS = BodyLimits()
+LIMITS = configured(BodyLimits)
 HEALTH = "/api/v1/health"
 # Bytes arrive at once, and the loop's clock advances only while all tasks wait.
 NEAR = 1.0
@@ -106,7 +107,7 @@ async def test_a_slow_body_within_its_time_is_read(api: Service) -> None:
 
 
 async def test_incomplete_bodies_beyond_the_limit_are_503() -> None:
-    bodies, held = Bodies(BodyLimits(most_bytes=LENGTH)), asyncio.Event()
+    bodies, held = Bodies(configured(BodyLimits, most_bytes=LENGTH)), asyncio.Event()
 
     async def read(request: web.Request) -> web.Response:
         try:

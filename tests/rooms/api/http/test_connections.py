@@ -11,10 +11,11 @@ import pytest
 from aiohttp import web
 
 from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
+from tests.options import configured
 
 pytestmark = pytest.mark.looptime
 
-LIMITS = ConnectionLimits(head_seconds=15.0, idle_seconds=75.0, most=3)
+LIMITS = configured(ConnectionLimits, head_seconds=15.0, idle_seconds=75.0, most=3)
 HEAD = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 BODY = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 40\r\n\r\n"
 BIG = HEAD.replace(b"GET /", b"GET /much")

@@ -17,6 +17,7 @@ from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.models.kubernetes.cluster import Node
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.faults import slow
+from tests.options import configured
 from tests.rooms.api.service import UNITS, Service, service, unit_order
 from tests.rooms.operations.cluster import Cluster
 from tests.row_ids import in_words
@@ -85,7 +86,7 @@ async def test_of_all_faults_of_a_request_the_outermost_layer_answers_its_own(
         cluster,
         guard=TokenGuard(lambda: callers),
         most_requests=0 if "too many requests" in faults else 1,
-        limits=Limits(burst=0 if "too many of this caller" in faults else 1),
+        limits=configured(Limits, burst=0 if "too many of this caller" in faults else 1),
     ) as api:
         api.connection = ClusterLink(is_connected=False, is_synced=False)
         answer = await api.call(

@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 
 from gpuruntime.api.http.security_headers import CLOSED, POLICY, add_common_headers, common_headers
 from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
+from tests.options import configured
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.kube.servers import Authority
 from tests.rooms.operations.cluster import Cluster
@@ -105,7 +106,7 @@ async def test_answers_over_tls_ask_for_https(tmp_path: Path) -> None:
 
     app.on_response_prepare.append(marked)
     runner = ServerRunner(
-        app, rng=Random(1), limits=ConnectionLimits(most=1), shutdown_timeout=1.0
+        app, rng=Random(1), limits=configured(ConnectionLimits, most=1), shutdown_timeout=1.0
     )
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()

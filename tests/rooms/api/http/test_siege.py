@@ -12,6 +12,7 @@ import pytest
 
 from gpuruntime.api.http.body import BodyLimits
 from gpuruntime.api.http.server import ConnectionLimits
+from tests.options import configured
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.operations.cluster import Cluster
 
@@ -57,5 +58,5 @@ async def test_many_slow_callers_do_not_delay_another_and_are_all_ended() -> Non
             await asyncio.sleep(1.0)
     assert set(statuses) == {200}
     assert waited < NEAR
-    assert max(task.result() for task in heads) < ConnectionLimits().head_seconds + NEAR
-    assert max(task.result() for task in bodies) < BodyLimits().longest_seconds + NEAR
+    assert max(task.result() for task in heads) < configured(ConnectionLimits).head_seconds + NEAR
+    assert max(task.result() for task in bodies) < configured(BodyLimits).longest_seconds + NEAR

@@ -22,6 +22,7 @@ from gpuruntime.api.console.streams import EVENT_STREAM
 from gpuruntime.kube.client import Client
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.operations.options import Namespaces
+from tests.options import configured
 from tests.rooms.api.auth.reviews import Reviews
 from tests.rooms.api.service import STORAGES, UNITS, Service, service, unit_order
 from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
@@ -175,7 +176,7 @@ async def tenants() -> AsyncIterator[Service]:
     """
     cluster = Cluster()
     cluster.add_stock(3)
-    unbounded = Limits(per_second=1e6, burst=1_000_000)
+    unbounded = configured(Limits, per_second=1e6, burst=1_000_000)
     async with service(cluster, guard=TokenGuard(lambda: TABLE), limits=unbounded) as served:
         headers = {"Authorization": "Bearer a"}
         unit = unit_order("first", name=FOREIGN, serverless={"requestID": FOREIGN})
@@ -309,7 +310,9 @@ async def test_a_replay_of_another_tenants_operation_is_only_a_conflict(
 
 async def test_the_clusters_verdicts_become_401_and_403_on_every_route() -> None:
     reviews = Reviews(tokens={("good", "gpuruntime"): "ann", ("elsewhere", "other"): "ann"})
-    guard = KubernetesGuard(Client(reviews), audience="gpuruntime", namespaces=Namespaces())
+    guard = KubernetesGuard(
+        Client(reviews), audience="gpuruntime", namespaces=configured(Namespaces)
+    )
     async with service(Cluster(), guard=guard) as api:
         for name in closed():
             for credential in CREDENTIALS:
@@ -318,7 +321,9 @@ async def test_the_clusters_verdicts_become_401_and_403_on_every_route() -> None
             assert (await ask(api, name, "good")).status == 403, name
         assert api.replica.transport.written() == []
         reviews.rights |= set(rights_of(api))
-        late = KubernetesGuard(Client(reviews), audience="gpuruntime", namespaces=Namespaces())
+        late = KubernetesGuard(
+            Client(reviews), audience="gpuruntime", namespaces=configured(Namespaces)
+        )
     async with service(Cluster(), guard=late) as api:
         for name in closed():
             assert (await ask(api, name, "good")).status not in (401, 403), name

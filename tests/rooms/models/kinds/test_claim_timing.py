@@ -16,6 +16,7 @@ from gpuruntime.models.kinds.claim_timing import (
     REQUEST_LIFE_SECONDS,
 )
 from gpuruntime.operations.options import Options
+from tests.options import configured
 
 CLIENT_TIMEOUT = inspect.signature(Client).parameters["timeout_seconds"].default
 REQUEST_TIMEOUT = attrs.fields(Request).timeout_seconds.default
@@ -66,6 +67,6 @@ def test_a_time_of_a_claim_is_long_enough(shorter: float, longer: float) -> None
 
 
 def test_the_options_of_the_use_cases_have_these_times() -> None:
-    options = Options()
+    options = configured(Options)
     assert options.create_bound_seconds == CREATE_BOUND_SECONDS
     assert options.attempt_seconds == ATTEMPT_SECONDS

@@ -11,6 +11,7 @@ from gpuruntime.operations.options import Options
 from gpuruntime.strict.structure import StrictError
 from gpuruntime.telemetry.metrics import Registry
 from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, Fault, landing_late, refused, slow
+from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster, Replica, order, replica, told
 from tests.rooms.operations.units import active
 
@@ -193,7 +194,7 @@ async def test_a_create_is_not_sent_after_its_bound(cluster: Cluster) -> None:
 
 async def test_an_attempt_ends_in_time_if_the_server_hangs(cluster: Cluster) -> None:
     cluster.add_stock(1)
-    async with replica(cluster, options=Options(attempt_seconds=60)) as api:
+    async with replica(cluster, options=configured(Options, attempt_seconds=60)) as api:
         api.transport.on("PATCH", "", slow(before=1000))
         started = asyncio.get_running_loop().time()
         assert await api.create() == "timeout"

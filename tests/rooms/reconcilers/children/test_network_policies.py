@@ -14,10 +14,11 @@ from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.children.network_policies import prepare_rules, unit_rules
 from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
 from gpuruntime.settings.schema import PRIVATE_NETWORKS
+from tests.options import configured
 from tests.policies import Endpoint, Network
 
-CLOSED = NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS)
-OPEN = NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS, allows_all=True)
+CLOSED = configured(NetworkOptions, blocked_cidrs=PRIVATE_NETWORKS)
+OPEN = configured(NetworkOptions, blocked_cidrs=PRIVATE_NETWORKS, allows_all=True)
 QUEUE = {"app": "nats"}
 NAMESPACES = {
     "units": {},
@@ -157,8 +158,10 @@ def test_a_unit_reaches_nothing_in_the_cluster_but_its_name_servers(
 
 def test_a_name_server_at_a_blocked_address_is_reached_for_names_only() -> None:
     """An example is a cache on each node, which has a link-local address."""
-    options = NetworkOptions(
-        blocked_cidrs=PRIVATE_NETWORKS, name_servers=("169.254.20.10/32", "fd00::a/128")
+    options = configured(
+        NetworkOptions,
+        blocked_cidrs=PRIVATE_NETWORKS,
+        name_servers=("169.254.20.10/32", "fd00::a/128"),
     )
     filling = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), options)
     job = Endpoint(namespace="units", labels=FILLING)
@@ -214,12 +217,14 @@ def test_a_copy_reaches_nothing_and_no_prepare_can_be_reached(
 def test_an_address_family_that_is_blocked_as_a_whole_stays_closed(
     blocked: tuple[str, ...], address: str, verdict: bool
 ) -> None:
-    rules = unit_rules(unit(), NetworkOptions(blocked_cidrs=blocked))
+    rules = unit_rules(unit(), configured(NetworkOptions, blocked_cidrs=blocked))
     assert under(rules).permits(DEMO, outside(address), 443) is verdict
 
 
 def nats(**peer: Any) -> NetworkOptions:
-    return NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS, nats=NatsPeer(**peer))
+    return configured(
+        NetworkOptions, blocked_cidrs=PRIVATE_NETWORKS, nats=configured(NatsPeer, **peer)
+    )
 
 
 BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)

@@ -14,6 +14,7 @@ from gpuruntime.reconcilers.unit.observed import Observed
 from gpuruntime.reconcilers.unit.plan import decide
 from gpuruntime.reconcilers.unit.status import Verdict
 from gpuruntime.strict.validation import unit_problems
+from tests.options import configured
 
 TAKEN = (
     "function echo belongs to unit elder, which is older: "
@@ -125,7 +126,9 @@ def test_a_function_with_storages_has_one_worker_even_without_the_servers_rule()
     plain = template()
     mounts = (StorageMount(name="data", mountPath="/data"),)
     unit = attrs.evolve(plain, spec=attrs.evolve(plain.spec, storageMounts=mounts))
-    found = decide(Observed(unit=unit, problems=unit_problems(unit)), UnitOptions()).verdict
+    found = decide(
+        Observed(unit=unit, problems=unit_problems(unit)), configured(UnitOptions)
+    ).verdict
     assert isinstance(found, Verdict)
     assert found.reason == "ServerlessConfigInvalid"
     assert found.message == (

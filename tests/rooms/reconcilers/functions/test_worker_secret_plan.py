@@ -29,11 +29,16 @@ from gpuruntime.reconcilers.options import SidecarOptions
 from gpuruntime.roles.worker import worker_options_of
 from gpuruntime.settings.load import load
 from gpuruntime.worker.options import WorkerOptions
+from tests.options import configured
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-OPTIONS = SidecarOptions(
-    broker_url="nats://nats:4222", subject_prefix="gpu", ack_wait_seconds=20.0, drain_seconds=7.5
+OPTIONS = configured(
+    SidecarOptions,
+    broker_url="nats://nats:4222",
+    subject_prefix="gpu",
+    ack_wait_seconds=20.0,
+    drain_seconds=7.5,
 )
 FUNCTION = Serverless(
     requestID="echo",
@@ -67,7 +72,8 @@ def test_a_worker_loads_the_configuration_in_its_secret(tmp_path: Path) -> None:
     file = tmp_path / "worker.yaml"
     file.write_text(worker_settings(UNIT, OPTIONS, FILES))
     settings = load(str(file), flags={}, environment={})
-    assert worker_options_of(settings) == WorkerOptions(
+    assert worker_options_of(settings) == configured(
+        WorkerOptions,
         function="echo",
         name="demo-w-1",
         uid="uid-1",

@@ -21,6 +21,7 @@ from gpuruntime.reconcilers.functions.worker_secrets import LOOK_SECONDS, RETRY_
 from gpuruntime.reconcilers.options import SidecarOptions, UnitOptions
 from tests.eventually import equals
 from tests.faults import Fault, refused
+from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE, clock
 from tests.rooms.reconcilers.world import (
     OPTIONS,
@@ -36,7 +37,7 @@ from tests.rooms.reconcilers.world import (
 
 pytestmark = pytest.mark.looptime
 
-SIDECAR = SidecarOptions(broker_url="nats://nats:4222")
+SIDECAR = configured(SidecarOptions, broker_url="nats://nats:4222")
 FUNCTIONS = attrs.evolve(OPTIONS, sidecar=SIDECAR)
 WORKER: dict[str, Any] = {
     "serverless": {"requestID": "echo", "workerOf": {"name": "demo", "uid": "1"}}
@@ -52,7 +53,7 @@ def with_files(**files: str) -> UnitOptions:
 def mint(folder: Path) -> Mint:
     file = folder / "account.nk"
     file.write_bytes(nkeys.encode_seed(Random(5).randbytes(32), nkeys.PREFIX_BYTE_ACCOUNT))
-    options = SigningOptions(seed_file=str(file), lifetime_seconds=LIFETIME_SECONDS)
+    options = configured(SigningOptions, seed_file=str(file), lifetime_seconds=LIFETIME_SECONDS)
     return Mint(options, Names(), now=clock, entropy=Random(6).randbytes)
 
 

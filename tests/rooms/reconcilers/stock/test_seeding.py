@@ -15,6 +15,7 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.reconcilers.options import PodDefaults
 from gpuruntime.reconcilers.stock.seeding import Seeder
 from tests.faults import ANSWER_LOST, UNREACHABLE, Fault, refused
+from tests.options import configured
 from tests.rooms.operations.cluster import STOCK, Replica, replica
 from tests.rooms.reconcilers.world import World
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.looptime
 
 
 def seeder_of(api: Replica) -> Seeder:
-    return Seeder(api.context.client, api.stock, PodDefaults(cpu="2", memory="4Gi"))
+    return Seeder(api.context.client, api.stock, configured(PodDefaults, cpu="2", memory="4Gi"))
 
 
 def add_pool(world: World, **spec: Any) -> StockPool:

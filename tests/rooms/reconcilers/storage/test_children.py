@@ -11,6 +11,7 @@ from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS, VolumeClaim
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import foreign_child, prepare_job
 from gpuruntime.reconcilers.storage.verdict import StorageVerdict
+from tests.options import configured
 
 STORAGE = GPUStorage(metadata=ObjectMeta(name="models", uid="1"), spec=GPUStorageSpec(size="1Gi"))
 COPY = Prepare(fromStorageName="source")
@@ -19,7 +20,9 @@ NOTHING = {"drop": ["ALL"]}
 
 
 def container(prepare: Prepare, *, is_restricted: bool) -> dict[str, Any]:
-    job: Any = prepare_job(STORAGE, prepare, UnitOptions(is_restricted=is_restricted), "")
+    job: Any = prepare_job(
+        STORAGE, prepare, configured(UnitOptions, is_restricted=is_restricted), ""
+    )
     (found,) = job["spec"]["template"]["spec"]["containers"]
     return dict(found)
 

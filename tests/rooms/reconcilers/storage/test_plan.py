@@ -57,6 +57,7 @@ from gpuruntime.reconcilers.storage.plan import (
 from gpuruntime.reconcilers.storage.status import Findings, ready_verdict
 from gpuruntime.reconcilers.storage.verdict import StorageVerdict
 from gpuruntime.reconcilers.storage.volume_plan import GrowClaim, MakeClaim, ShelterClaim
+from tests.options import configured
 
 MOMENT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 OWNER: Final = OwnerReference(kind="GPUStorage", name="s", uid="1", controller=True)
@@ -356,7 +357,7 @@ def reason(plan: Plan) -> str | None:
 def test_what_a_storage_needs_next(
     observed: Observed, intents: list[type], told: str | None, again_seconds: float | None
 ) -> None:
-    plan = decide(observed, UnitOptions())
+    plan = decide(observed, configured(UnitOptions))
     assert names(plan.intents) == intents
     assert reason(plan) == told
     assert plan.again_seconds == again_seconds
@@ -376,18 +377,18 @@ def test_only_the_storages_own_claim_is_deleted_with_it(
     live: VolumeClaim | None, taken: VolumeClaim | None
 ) -> None:
     going = storage(deletionTimestamp=MOMENT)
-    plan = decide(seen(going, claim(), live_claim=live), UnitOptions())
+    plan = decide(seen(going, claim(), live_claim=live), configured(UnitOptions))
     assert plan.intents == (LetGo(taken),)
 
 
 def test_a_run_is_recorded_in_the_status_that_is_reported() -> None:
-    plan = decide(seen(storage(prepare=FILL), claim()), UnitOptions())
+    plan = decide(seen(storage(prepare=FILL), claim()), configured(UnitOptions))
     assert isinstance(plan.findings, Findings)
     assert plan.findings.prepare.status.phase == "Pending"
 
 
 def test_a_refused_write_replaces_the_planned_verdict() -> None:
-    plan = decide(seen(storage()), UnitOptions())
+    plan = decide(seen(storage()), configured(UnitOptions))
     refusal = attrs.evolve(_volume(plan), message="exceeded quota")
     found = findings_after(plan, Written(volume=refusal, is_refused=True))
     assert isinstance(found, Findings)
@@ -395,7 +396,7 @@ def test_a_refused_write_replaces_the_planned_verdict() -> None:
 
 
 def test_an_invalid_spec_stays_reported_if_a_write_is_refused() -> None:
-    plan = decide(seen(storage(size=""), claim(ownerReferences=(OWNER,))), UnitOptions())
+    plan = decide(seen(storage(size=""), claim(ownerReferences=(OWNER,))), configured(UnitOptions))
     assert names(plan.intents) == [ShelterClaim, StopServing]
     refusal = attrs.evolve(_volume(plan), message="no", reason=StorageReason.VOLUME_SYNC_FAILED)
     found = findings_after(plan, Written(volume=refusal, is_refused=True))

@@ -15,8 +15,9 @@ from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.children import access_url, deployment_of, service_of
 from gpuruntime.reconcilers.unit.pod_template import Placement
+from tests.options import configured
 
-OPTIONS = UnitOptions()
+OPTIONS = configured(UnitOptions)
 PORTS = Template(ports=(Port(name="http", port=80), Port(name="dns", port=53, protocol="UDP")))
 
 

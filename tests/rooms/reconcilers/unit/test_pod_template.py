@@ -20,8 +20,9 @@ from gpuruntime.reconcilers.unit.pod_template import (
     pod_template,
     primary_port,
 )
+from tests.options import configured
 
-OPTIONS = UnitOptions()
+OPTIONS = configured(UnitOptions)
 NOWHERE = Placement()
 HTTP = Port(name="http", port=80)
 METRICS = Port(name="metrics", port=9090)
@@ -37,7 +38,7 @@ def unit(
 
 
 def pod(of: GPUUnit, *, at: Placement = NOWHERE, **options: Any) -> Any:
-    return pod_template(of, UnitOptions(**options), at)["spec"]
+    return pod_template(of, configured(UnitOptions, **options), at)["spec"]
 
 
 def container(of: GPUUnit, **options: Any) -> Any:
@@ -119,7 +120,7 @@ def test_the_callers_environment_follows_the_platforms_in_its_own_order() -> Non
 
 
 def test_absent_quantities_are_replaced_by_defaults_everywhere() -> None:
-    defaults = PodDefaults(cpu="3", memory="6Gi", ephemeral_storage="2Gi")
+    defaults = configured(PodDefaults, cpu="3", memory="6Gi", ephemeral_storage="2Gi")
     found = pod(unit(), pod_defaults=defaults)
     (runtime,) = found["containers"]
     assert runtime["resources"]["limits"] == {
@@ -210,7 +211,8 @@ def test_the_primary_port_is_the_named_one_or_the_first() -> None:
 
 def test_the_operators_defaults_are_in_every_pod() -> None:
     toleration = {"key": "gpu", "operator": "Exists"}
-    defaults = PodDefaults(
+    defaults = configured(
+        PodDefaults,
         image_pull_secrets=("registry",),
         tolerations=(toleration,),
         node_selector={"zone": "a"},
@@ -224,7 +226,7 @@ def test_the_operators_defaults_are_in_every_pod() -> None:
 
 
 def test_a_gpu_product_is_added_to_the_operators_selector() -> None:
-    defaults = PodDefaults(node_selector={"zone": "a", labels.GPU_PRODUCT: "any"})
+    defaults = configured(PodDefaults, node_selector={"zone": "a", labels.GPU_PRODUCT: "any"})
     found = pod(unit(gpuProduct="H100"), pod_defaults=defaults)
     assert found["nodeSelector"] == {"zone": "a", labels.GPU_PRODUCT: "H100"}
 

@@ -20,8 +20,9 @@ from gpuruntime.reconcilers.storage.children import (
 )
 from gpuruntime.reconcilers.unit.children import deployment_of, policy_of
 from gpuruntime.reconcilers.unit.pod_template import Placement
+from tests.options import configured
 
-OPTIONS = UnitOptions()
+OPTIONS = configured(UnitOptions)
 FIXED = attrs.evolve(OPTIONS, rules_revision=OPTIONS.rules_revision + 1)
 PREPARE = Prepare(fromImage="tool:1", args=("fill",))
 UNIT = GPUUnit(

@@ -17,10 +17,11 @@ from gpuruntime.reconcilers.options import SidecarOptions, UnitOptions
 from gpuruntime.reconcilers.unit.pod_template import Placement, pod_template
 from gpuruntime.reconcilers.unit.sidecar import left_beside, socket_of_worker
 from tests import specs
+from tests.options import configured
 
 DEFAULTS = Framework()
 NOWHERE = Placement()
-SIDECAR = SidecarOptions(image="gpuruntime:1")
+SIDECAR = configured(SidecarOptions, image="gpuruntime:1")
 DRAINED = {"preStop": {"httpGet": {"path": "/drain", "port": 28_081}}}
 
 
@@ -37,7 +38,7 @@ def worker(
 
 
 def pod(of: GPUUnit, *, is_restricted: bool = False, at: Placement = NOWHERE) -> Any:
-    options = UnitOptions(is_restricted=is_restricted, sidecar=SIDECAR)
+    options = configured(UnitOptions, is_restricted=is_restricted, sidecar=SIDECAR)
     return pod_template(of, options, at)["spec"]
 
 
@@ -111,7 +112,7 @@ def test_both_containers_drain_before_the_user_container_gets_its_signal() -> No
 def test_the_pods_grace_period_covers_the_drain() -> None:
     assert pod(worker())["terminationGracePeriodSeconds"] == 30 + 2 + 10
     longer = attrs.evolve(SIDECAR, drain_seconds=0.5)
-    found: Any = pod_template(worker(), UnitOptions(sidecar=longer), NOWHERE)
+    found: Any = pod_template(worker(), configured(UnitOptions, sidecar=longer), NOWHERE)
     assert found["spec"]["terminationGracePeriodSeconds"] == 3 + 10
     assert pod(worker(), at=Placement(ends_at_once=True))["terminationGracePeriodSeconds"] == 0
 

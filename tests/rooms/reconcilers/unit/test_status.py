@@ -36,9 +36,10 @@ from gpuruntime.reconcilers.unit.status import (
     status_of,
     stopped_verdict,
 )
+from tests.options import configured
 
 NOW = datetime(2025, 1, 1, 12, tzinfo=UTC)
-OPTIONS = UnitOptions()
+OPTIONS = configured(UnitOptions)
 CREATED = NOW - timedelta(seconds=30)
 ENDED = Terminated(exitCode=1, reason="Error", message="no weights")
 

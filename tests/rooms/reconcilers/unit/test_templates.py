@@ -12,6 +12,7 @@ from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.options import SidecarOptions
 from tests.eventually import equals
+from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import (
     OPTIONS,
@@ -30,7 +31,9 @@ pytestmark = pytest.mark.looptime
 
 SERVING: dict[str, Any] = {"template": {"ports": [{"name": "http", "port": 80}]}}
 FUNCTION: dict[str, Any] = {"serverless": {"requestID": "echo"}}
-FUNCTIONS = attrs.evolve(OPTIONS, sidecar=SidecarOptions(broker_url="nats://nats:4222"))
+FUNCTIONS = attrs.evolve(
+    OPTIONS, sidecar=configured(SidecarOptions, broker_url="nats://nats:4222")
+)
 
 
 def children(world: World) -> list[str]:

@@ -28,6 +28,7 @@ from gpuruntime.serverless.calling.service import (
 )
 from gpuruntime.serverless.results.store import ResultReader
 from tests.eventually import eventually
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION, SMALL, Bus
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, replica
 
@@ -66,7 +67,7 @@ def queue_of(
     url: str, prefix: str, *, streams: StreamOptions = SMALL, is_on: bool = True
 ) -> BrokerLink:
     connection = Connection(
-        ConnectionOptions(url=url, name="api", connect_seconds=2.0), rng=Random(3)
+        configured(ConnectionOptions, url=url, name="api", connect_seconds=2.0), rng=Random(3)
     )
     return BrokerLink(connection, Names(prefix), rng=Random(4), streams=streams, is_on=is_on)
 
@@ -100,7 +101,7 @@ async def site(
             results=results,
             meter=meter,
         )
-        made = service_of(means, ServiceOptions(namespace=INSTANCE))
+        made = service_of(means, configured(ServiceOptions, namespace=INSTANCE))
         running = tasks.create_task(made.run())
         await eventually(lambda: queue.problem, not_)
         consumer = consumer_declaration(queue.names, FUNCTION, ack_wait_seconds=ack_wait_seconds)

@@ -21,10 +21,12 @@ from gpuruntime.serverless.results.follower import MOST_IN_HAND, Results, Result
 from gpuruntime.serverless.results.store_state import StoreState
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import equals, eventually
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, connection
 from tests.rooms.serverless.results.results import Shelf
 
-QUICK = ResultsOptions(
+QUICK = configured(
+    ResultsOptions,
     grace_seconds=0.2,
     ack_wait_seconds=1.5,
     longest_pause_seconds=0.5,

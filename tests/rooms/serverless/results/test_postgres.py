@@ -19,6 +19,7 @@ from gpuruntime.serverless.results.postgres import (
     postgres_results,
 )
 from gpuruntime.serverless.results.store import StoreAwayError, StoreRefusedError
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION
 from tests.rooms.serverless.results.database import (
     PASSWORD,
@@ -53,7 +54,7 @@ def schema() -> str:
 
 @pytest_asyncio.fixture
 async def store(server: str, schema: str) -> AsyncIterator[PostgresResults]:
-    async with postgres_results(PostgresOptions(url=server, schema=schema)) as made:
+    async with postgres_results(configured(PostgresOptions, url=server, schema=schema)) as made:
         await made.prepare()
         yield made
 
@@ -172,7 +173,7 @@ async def test_a_database_at_any_older_step_reaches_the_newest(
             await database.execute(
                 "INSERT INTO results VALUES ('echo', 'old', 1, 'failed', NULL, $1, $1, '{}')", NOW
             )
-        async with postgres_results(PostgresOptions(url=server, schema=older)) as made:
+        async with postgres_results(configured(PostgresOptions, url=server, schema=older)) as made:
             await made.prepare()
             assert await made.keep(ended(bodyParts=1), parts(b"body"), written_at=NOW)
             assert await made.sweep(NOW) == 0
@@ -182,7 +183,7 @@ async def test_a_database_at_any_older_step_reaches_the_newest(
 
 
 async def test_many_migrations_at_once_create_the_tables_once(server: str, schema: str) -> None:
-    options = PostgresOptions(url=server, schema=schema)
+    options = configured(PostgresOptions, url=server, schema=schema)
     async with (
         postgres_results(options) as one,
         postgres_results(options) as two,
@@ -229,8 +230,11 @@ async def test_a_user_who_may_only_write_rows_suffices_once_the_tables_exist(
         )
     (tmp_path / "word").write_text("word\n")
     place = server.partition("@")[2]
-    options = PostgresOptions(
-        url=f"postgresql://{role}@{place}", password_file=str(tmp_path / "word"), schema=schema
+    options = configured(
+        PostgresOptions,
+        url=f"postgresql://{role}@{place}",
+        password_file=str(tmp_path / "word"),
+        schema=schema,
     )
     async with postgres_results(options) as made:
         await made.prepare()
@@ -238,7 +242,7 @@ async def test_a_user_who_may_only_write_rows_suffices_once_the_tables_exist(
 
 
 async def test_a_read_before_the_first_migration_finds_nothing(server: str) -> None:
-    async with postgres_results(PostgresOptions(url=server, schema="nowhere")) as made:
+    async with postgres_results(configured(PostgresOptions, url=server, schema="nowhere")) as made:
         assert await made.read(FUNCTION, "one") is None
 
 
@@ -252,7 +256,7 @@ async def test_a_rejected_row_is_not_a_failure_of_the_database(
 
 @pytest.mark.usefixtures("store")
 async def test_no_statement_exceeds_its_timeout(server: str, schema: str) -> None:
-    options = PostgresOptions(url=server, schema=schema, statement_seconds=0.5)
+    options = configured(PostgresOptions, url=server, schema=schema, statement_seconds=0.5)
     async with asking(server, schema) as database, postgres_results(options) as hasty:
         async with database.transaction():
             await database.execute("LOCK TABLE results")
@@ -264,7 +268,7 @@ async def test_no_statement_exceeds_its_timeout(server: str, schema: str) -> Non
 async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
     with database() as own:
         secret = tmp_path / "url"
-        async with postgres_results(PostgresOptions(url_file=str(secret))) as made:
+        async with postgres_results(configured(PostgresOptions, url_file=str(secret))) as made:
             with pytest.raises(StoreAwayError, match=f"cannot read {secret}: FileNotFoundError"):
                 await made.prepare()
             secret.write_text(f"{own.url}\n")
@@ -293,7 +297,7 @@ async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
 async def test_no_message_contains_a_part_of_the_password(address: str, tmp_path: Path) -> None:
     secret = tmp_path / "url"
     secret.write_text(address)
-    async with postgres_results(PostgresOptions(url_file=str(secret))) as made:
+    async with postgres_results(configured(PostgresOptions, url_file=str(secret))) as made:
         with pytest.raises(StoreAwayError) as caught:
             await made.prepare()
     told = []
@@ -307,7 +311,7 @@ async def test_no_message_contains_a_part_of_the_password(address: str, tmp_path
 async def test_a_wrong_password_is_reported_without_it(server: str, tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("wrong-word")
-    options = PostgresOptions(url=server, password_file=str(secret))
+    options = configured(PostgresOptions, url=server, password_file=str(secret))
     async with postgres_results(options) as made:
         with pytest.raises(StoreAwayError, match="password authentication failed") as caught:
             await made.prepare()

@@ -17,6 +17,7 @@ from gpuruntime.serverless.results.postgres import (
     PostgresResults,
     postgres_results,
 )
+from tests.options import configured
 from tests.rooms.bus.broker import FUNCTION, Broker
 from tests.rooms.serverless.calling.ingress import Site, site
 from tests.rooms.serverless.conftest import PREFIXES
@@ -34,7 +35,7 @@ def server() -> Iterator[Database]:
 
 @pytest_asyncio.fixture
 async def store(server: Database) -> AsyncIterator[PostgresResults]:
-    async with postgres_results(PostgresOptions(url=server.url)) as made:
+    async with postgres_results(configured(PostgresOptions, url=server.url)) as made:
         await made.prepare()
         yield made
 

@@ -15,6 +15,7 @@ from gpuruntime.bus.records import StoredRecord
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.results.postgres import PostgresOptions, postgres_results
 from tests.eventually import equals, eventually, eventually_blocking
+from tests.options import configured
 from tests.proofs.real_cluster.product import Caller, Process
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.roles.programs import Programs, programs
@@ -78,7 +79,7 @@ async def in_stream(made: Bus, names: list[str]) -> dict[str, StoredRecord | Non
 
 async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str, Any]:
     """Return the database's results, once they are complete and equal to the broker's."""
-    async with postgres_results(PostgresOptions(url=server.url)) as store:
+    async with postgres_results(configured(PostgresOptions, url=server.url)) as store:
 
         async def lacking() -> list[str]:
             kept.update({name: await store.read(FUNCTION, name) for name in names})

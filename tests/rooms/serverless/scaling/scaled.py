@@ -14,6 +14,7 @@ from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.session import Message
+from gpuruntime.bus.streams import StreamOptions
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
@@ -35,12 +36,13 @@ from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions,
 from gpuruntime.serverless.scaling.workers import INDEXES
 from gpuruntime.telemetry.metrics import Registry
 from tests.faults import FaultyTransport
+from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE, OPTIONS, STOCK, Cluster, Document, clock
 
 NAMES = Names("runtime")
 TEMPLATE = GPU_UNITS.path(namespace=INSTANCE, name="echo")
 SETTLED_SECONDS = 0.2
-DEFAULTS = ActivatorOptions()
+DEFAULTS = configured(ActivatorOptions)
 
 
 @attrs.frozen(kw_only=True)
@@ -167,8 +169,10 @@ async def scaled(
     cluster: Cluster, *, seed: int = 1, wire: Wire = AT_ONCE
 ) -> AsyncIterator[Scaled]:
     """Run a leading activator with full caches and without a broker."""
-    nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
-    queue = BrokerLink(nowhere, NAMES, rng=Random(seed))
+    nowhere = Connection(
+        configured(ConnectionOptions, url="nats://nowhere", name="test"), rng=Random(1)
+    )
+    queue = BrokerLink(nowhere, NAMES, rng=Random(seed), streams=configured(StreamOptions))
     async with (
         composed(cluster, queue, seed=seed, wire=wire) as made,
         asyncio.TaskGroup() as tasks,

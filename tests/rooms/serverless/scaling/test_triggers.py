@@ -13,6 +13,7 @@ import pytest
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.messages import WorkerState
+from gpuruntime.bus.streams import StreamOptions
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Framework, Serverless, ServerlessStatus, WorkerOf
@@ -40,6 +41,7 @@ from gpuruntime.serverless.scaling.observation import (
 from gpuruntime.serverless.scaling.plan import Observed
 from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS
 from gpuruntime.serverless.scaling.workers import INDEXES
+from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE, Cluster
 from tests.rooms.serverless.scaling.scaled import NAMES, Scaled, composed
 
@@ -249,8 +251,11 @@ async def test_each_change_that_an_observation_shows_wakes(
 async def at_rest() -> AsyncIterator[Scaled]:
     """Yield an activator that leads, with an empty queue and no task that reconciles."""
     cluster = Cluster()
-    nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
-    async with composed(cluster, BrokerLink(nowhere, NAMES, rng=Random(1))) as made:
+    nowhere = Connection(
+        configured(ConnectionOptions, url="nats://nowhere", name="test"), rng=Random(1)
+    )
+    link = BrokerLink(nowhere, NAMES, rng=Random(1), streams=configured(StreamOptions))
+    async with composed(cluster, link) as made:
         made.declare(maxWorkers=9)
         made.declare("former", requestID="other")
         for name, owner in (("echo-w-1", "echo"), ("former-w-1", "former")):
