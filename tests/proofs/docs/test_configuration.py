@@ -1,18 +1,19 @@
 """The reference of the configuration: it is complete, and its defaults are the program's."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+import attrs
 import yaml
 
 from gpuruntime.settings.load import ADDRESSES, load
-from gpuruntime.settings.schema import Settings
+from gpuruntime.settings.schema import Address, Settings
 from tests.proofs.docs.pages import page_of
-from tests.proofs.examples.test_configuration import FILES, keys_of
+from tests.proofs.examples.configuration_files import ROLES, rows
 
 PAGE = page_of("docs/configuration.md")
-ROWS = PAGE.table("key", "default", "read by")
+ROWS = rows()
 
 
 def plain(cell: str) -> str:
@@ -36,15 +37,21 @@ def test_the_defaults_are_those_of_the_program(tmp_path: Path) -> None:
     assert load(str(path), flags={}, environment={}) == Settings()
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_each_role_reads_the_keys_that_name_it(file: str) -> None:
-    role = file.removesuffix(".yaml")
-    named = {plain(row[0]) for row in ROWS if role in row[2].split(", ")}
-    assert named == keys_of(file)
+def keys(section: Any, path: str = "") -> Iterator[str]:
+    for field in attrs.fields(type(section)):
+        value = getattr(section, field.name)
+        if attrs.has(type(value)) and not isinstance(value, Address):
+            yield from keys(value, f"{path}{field.name}.")
+        else:
+            yield path + field.name
 
 
 def test_every_key_is_listed_once() -> None:
-    assert len({row[0] for row in ROWS}) == len(ROWS)
+    assert sorted(plain(row[0]) for row in ROWS) == sorted(keys(Settings()))
+
+
+def test_every_key_is_read_by_a_role() -> None:
+    assert {role for row in ROWS for role in row[2].split(", ")} == {*ROLES}
 
 
 def test_the_listed_variables_are_those_that_the_program_reads() -> None:
