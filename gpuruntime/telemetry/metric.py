@@ -48,21 +48,21 @@ class Label:
         return frozenset(self.values).union(*self.by_role.values())
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.frozen(slots=True)
 class Metric:
-    """`name` is the name that rooms count by, and `roles` are the roles that report the metric.
+    """A row of the catalogue. Rooms count by its `name`, and its `roles` report it.
 
     A metric that is not reported from the start appears only when there is something to report: if
     a part is configured, or while this process leads.
     """
 
-    name: str
     kind: Kind
-    help: str
+    name: str
     roles: tuple[RoleName, ...]
-    labels: tuple[Label, ...] = ()
-    buckets: tuple[float, ...] = ()
-    is_reported_from_start: bool = True
+    labels: tuple[Label, ...]
+    help: str
+    buckets: tuple[float, ...] = attrs.field(default=(), kw_only=True)
+    is_reported_from_start: bool = attrs.field(default=True, kw_only=True)
 
     @property
     def full_name(self) -> str:

@@ -20,12 +20,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gpuruntime.telemetry.control_metrics import CONTROL_METRICS
-from gpuruntime.telemetry.function_metrics import FUNCTION_METRICS
+from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Kind, Metric, RoleName
 
-# Every metric of the product; no other metric can be counted.
-CATALOGUE: Final[tuple[Metric, ...]] = (*CONTROL_METRICS, *FUNCTION_METRICS)
 # From a lookup in memory to a slow image pull.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 # A metric with more series than this has an unbounded label.

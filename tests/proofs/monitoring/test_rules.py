@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Kind, Metric
-from gpuruntime.telemetry.metrics import CATALOGUE
 from tests.proofs.monitoring.promql import Matcher, Selector, parse
 from tests.proofs.monitoring.rules import FOLDER, Alert, alerts, dashboard, queries
 

@@ -11,8 +11,9 @@ import pytest
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Kind, Label, Metric, RoleName
-from gpuruntime.telemetry.metrics import CATALOGUE, OVERFLOW
+from gpuruntime.telemetry.metrics import OVERFLOW
 from tests.proofs.real_cluster.product import Caller, Process
 from tests.rooms.roles.programs import programs
 

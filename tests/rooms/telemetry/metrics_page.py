@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Label, Metric, RoleName
-from gpuruntime.telemetry.metrics import CATALOGUE
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 BEGIN, END = "<!-- the catalogue -->\n", "<!-- its end -->\n"

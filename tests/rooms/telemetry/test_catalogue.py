@@ -13,9 +13,10 @@ from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.counts import StockState
 from gpuruntime.reconcilers.unit.status import STAGES, TOTAL
 from gpuruntime.serverless.errors import ServerlessError
-from gpuruntime.telemetry import function_metrics, label_values
+from gpuruntime.telemetry import catalogue, label_values
+from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Kind, Metric, RoleName
-from gpuruntime.telemetry.metrics import CATALOGUE, Registry
+from gpuruntime.telemetry.metrics import Registry
 from gpuruntime.worker.delivery_lease import Loss
 from tests.rooms.telemetry.counting import countings
 from tests.rooms.telemetry.metrics_page import PAGE, renewed
@@ -80,8 +81,8 @@ def test_known_values_of_labels_are_those_of_the_code() -> None:
     ends = {state for state in State if state.is_terminal}
     equal("audit_breaches", "rule", (rule.name for rule in RULES))
     assert set(label_values.REFUSALS) == codes_of(OperationsError)
-    assert set(function_metrics.REFUSED) == codes_of(ServerlessError)
-    assert set(function_metrics.ENDS) == ends
+    assert set(catalogue.REFUSED) == codes_of(ServerlessError)
+    assert set(catalogue.ENDS) == ends
     equal("serverless_invocations_total", "mode", Mode)
     equal("unit_stage_seconds", "stage", (*STAGES, TOTAL))
     equal("stock_units", "state", StockState)

@@ -4,38 +4,17 @@ from gpuruntime.telemetry.metric import Kind, Label, Metric, RoleName
 from gpuruntime.telemetry.metrics import MOST_SERIES, Registry
 
 ORIGIN, GOAL = Label("origin", bound="places"), Label("goal", ("a", "b"))
+API, MANAGER = (RoleName.API,), (RoleName.MANAGER,)
+BOTH = (RoleName.API, RoleName.MANAGER)
+BY_ROLE = Label("goal", by_role={RoleName.API: ("a", "b"), RoleName.MANAGER: ("c",)})
+PLACE, KIND = Label("place", bound="places"), Label("kind", bound="kinds")
 CATALOGUE = (
-    Metric(name="things_total", kind=Kind.COUNTER, help="Things.", roles=(RoleName.API,)),
-    Metric(name="depth", kind=Kind.GAUGE, help="Depth.", roles=(RoleName.MANAGER,)),
-    Metric(
-        name="moves_total",
-        kind=Kind.COUNTER,
-        help="Moves.",
-        roles=(RoleName.API,),
-        labels=(ORIGIN, GOAL),
-    ),
-    Metric(
-        name="goals_total",
-        kind=Kind.COUNTER,
-        help="Goals.",
-        roles=(RoleName.API, RoleName.MANAGER),
-        labels=(Label("goal", by_role={RoleName.API: ("a", "b"), RoleName.MANAGER: ("c",)}),),
-    ),
-    Metric(
-        name="places",
-        kind=Kind.GAUGE,
-        help="Places.",
-        roles=(RoleName.MANAGER,),
-        labels=(Label("place", bound="places"), Label("kind", bound="kinds")),
-        is_reported_from_start=False,
-    ),
-    Metric(
-        name="long_seconds",
-        kind=Kind.HISTOGRAM,
-        help="Takes minutes.",
-        roles=(RoleName.API,),
-        buckets=(60, 3600),
-    ),
+    Metric(Kind.COUNTER, "things_total", API, (), "Things."),
+    Metric(Kind.GAUGE, "depth", MANAGER, (), "Depth."),
+    Metric(Kind.COUNTER, "moves_total", API, (ORIGIN, GOAL), "Moves."),
+    Metric(Kind.COUNTER, "goals_total", BOTH, (BY_ROLE,), "Goals."),
+    Metric(Kind.GAUGE, "places", MANAGER, (PLACE, KIND), "Places.", is_reported_from_start=False),
+    Metric(Kind.HISTOGRAM, "long_seconds", API, (), "Takes minutes.", buckets=(60, 3600)),
 )
 
 
