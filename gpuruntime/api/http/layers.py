@@ -8,6 +8,7 @@ but a signal, since a streamed answer sends its head from below all layers.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -159,30 +160,28 @@ def access_log(_: Route, below: Next, context: LayerContext) -> Next:
     meter = context.meter
 
     async def recorded(request: web.Request) -> web.StreamResponse:
+        # A request that was cut off has the status 0.
         started, status = loop_time(), 0
         try:
             response = await below(request)
             status = response.status
             return response
         finally:
-            # The answer leaves before it is logged.
-            asyncio.get_running_loop().call_soon(
-                _record, meter, request, status, loop_time() - started
-            )
+            _record(meter, request, status, loop_time() - started)
 
     return recorded
 
 
 def _record(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
-    """Count the request, and log a write or a failure; status 0 is a request that was cut off."""
-    resource = request.match_info.route.resource
-    labels = {
-        "method": request.method if request.method in _METHODS else "other",
-        "route": resource.canonical if resource else "unknown",
-    }
-    meter.observe("http_request_seconds", seconds, code=str(status), **labels)
-    if request.method in _WRITES or status >= _FAULT:
-        log.info("request served", path=request.path, status=status, seconds=seconds, **labels)
+    """Count the request, and log a write or a failure once its answer has left."""
+    method, resource = request.method, request.match_info.route.resource
+    route = resource.canonical if resource else "unknown"
+    counted = method if method in _METHODS else "other"
+    meter.observe("http_request_seconds", seconds, code=str(status), method=counted, route=route)
+    if method in _WRITES or status >= _FAULT:
+        told = {"path": request.path, "status": status, "seconds": seconds}
+        write = partial(log.info, "request served", **told, method=counted, route=route)
+        asyncio.get_running_loop().call_soon(write)
 
 
 def problems(_: Route, below: Next, __: LayerContext) -> Next:

@@ -36,7 +36,10 @@ def add_common_headers(
     response: web.StreamResponse, request_id: str, *, is_encrypted: bool
 ) -> None:
     """Add the headers to an answer before its head leaves."""
-    brought = {name for name in _UNLESS_BROUGHT if name in response.headers}
-    for name, value in common_headers(request_id, is_encrypted=is_encrypted).items():
-        if name not in brought:
-            response.headers[name] = value
+    headers = response.headers
+    for name, value in _UNLESS_BROUGHT.items():
+        headers.setdefault(name, value)
+    headers.update(_FIXED)
+    if is_encrypted:
+        headers.update(_ONLY_TLS)
+    headers[REQUEST_ID] = request_id

@@ -205,16 +205,19 @@ class _UnitHandlers:
         return _shown(creation.unit, status=201, headers=headers)
 
     async def list(self, call: Call[ListUnits, None]) -> Reply:
-        asked = call.query
-        wanted = Filter(
-            lifecycle=asked.lifecycle,
-            phase=asked.phase,
-            spec_name=asked.specName,
-            tenants=asked_tenants(asked.tenant, call.principal),
-        )
-        page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
-        following = cursor_after_key(page.next)
-        document = self._documents.of((wanted, asked.limit, asked.cursor), page.views, following)
+        asked, version = call.query, self._index.version
+        tenants = asked_tenants(asked.tenant, call.principal)
+        document = self._documents.unchanged((asked, tenants), version)
+        if document is None:
+            wanted = Filter(
+                lifecycle=asked.lifecycle,
+                phase=asked.phase,
+                spec_name=asked.specName,
+                tenants=tenants,
+            )
+            page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
+            following = cursor_after_key(page.next)
+            document = self._documents.of((asked, tenants), version, page.views, following)
         return Reply(data=Encoded(document))
 
     async def get(self, call: Call[ReadUnit, None]) -> Reply:

@@ -22,13 +22,17 @@ _encoder: Final = msgspec.json.Encoder()
 
 @attrs.frozen(slots=True)
 class _Sent:
+    version: int
     items: list[bytes]
     following: str
     document: bytes
 
 
 class PageCache:
-    """Reuse a document while its items are equal to those it was made of."""
+    """Reuse a document while its items are equal to those it was made of.
+
+    `version` changes with every change of the list. While it stays, no item has to be compared.
+    """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -38,12 +42,16 @@ class PageCache:
     def __len__(self) -> int:
         return len(self._sent)
 
-    def of(self, asked: Hashable, items: list[bytes], following: str) -> bytes:
+    def unchanged(self, asked: Hashable, version: int) -> bytes | None:
+        """Return the document that was made at this version, or None."""
         sent = self._sent.get(asked, None)
-        if sent is not None and sent.items == items and sent.following == following:
-            return sent.document
-        document = joined(items, following)
-        self._keep(asked, _Sent(items, following, document))
+        return sent.document if sent is not None and sent.version == version else None
+
+    def of(self, asked: Hashable, version: int, items: list[bytes], following: str) -> bytes:
+        sent = self._sent.get(asked, None)
+        is_equal = sent is not None and sent.items == items and sent.following == following
+        document = sent.document if sent is not None and is_equal else joined(items, following)
+        self._keep(asked, _Sent(version, items, following, document))
         return document
 
     def _keep(self, asked: Hashable, sent: _Sent) -> None:

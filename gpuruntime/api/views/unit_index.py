@@ -80,6 +80,8 @@ class UnitIndex:
     def __init__(self, *, units: Cache[GPUUnit], stock: Cache[GPUUnit]) -> None:
         self._rows: defaultdict[Facet, Ordered[_Entry]] = defaultdict(Ordered)
         self._entries: dict[Key, _Entry] = {}
+        # Changes with every change of the index.
+        self.version = 0
         for lifecycle, cache in ((Lifecycle.INSTANCE, units), (Lifecycle.STOCK, stock)):
             for unit in cache.store.values():
                 self._put(lifecycle, unit)
@@ -129,6 +131,7 @@ class UnitIndex:
             self._put(lifecycle, unit)
 
     def _put(self, lifecycle: Lifecycle, unit: GPUUnit) -> None:
+        self.version += 1
         key = unit.metadata.key
         facets = _facets_of(
             lifecycle,
@@ -148,6 +151,7 @@ class UnitIndex:
         self._entries[key] = entry
 
     def _remove(self, key: Key) -> None:
+        self.version += 1
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._leave(key, entry.facets)
