@@ -1,6 +1,6 @@
 """Informers of the manager, and the selection that each one mirrors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from random import Random
 from typing import Any, Final
@@ -9,6 +9,7 @@ import attrs
 
 from gpuruntime.bus.user_jwts import Mint
 from gpuruntime.informer.informer import Informer
+from gpuruntime.informer.store import Index
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter
@@ -26,6 +27,7 @@ from gpuruntime.models.kubernetes.cluster import (
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES, NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import PODS, Pod
+from gpuruntime.models.kubernetes.resources import ObjectT, Resource
 from gpuruntime.models.kubernetes.volumes import (
     JOBS,
     STORAGE_CLASSES,
@@ -176,12 +178,12 @@ class Informers:
     def _of(
         self,
         mirror: str,
-        resource: Any,
+        resource: Resource[ObjectT],
         *,
         namespace: str = "",
         selector: str = "",
-        indexes: Any = None,
-    ) -> Any:
+        indexes: Mapping[str, Index[ObjectT]] | None = None,
+    ) -> Informer[ObjectT]:
         is_everything = not (namespace or selector)
         return Informer(
             self._context.client,

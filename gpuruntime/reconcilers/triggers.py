@@ -8,6 +8,7 @@ reconciler reads enqueues nothing.
 from collections.abc import Iterable
 from typing import Final
 
+from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.pools import StockPool
@@ -42,18 +43,24 @@ POOL_SECONDS: Final = 0.5
 class Triggers:
     """Triggers owns the queues of units, stock and pools, and adds keys by informers' events."""
 
-    def __init__(self, informers: Informers, *, stock_namespace: str, meter: Meter) -> None:
+    def __init__(
+        self,
+        informers: Informers,
+        leadership: Leadership,
+        *,
+        stock_namespace: str,
+        meter: Meter,
+    ) -> None:
         self.units: WorkQueue[Key] = WorkQueue("unit", meter=meter)
         self.stock: WorkQueue[Key] = WorkQueue("stock", meter=meter)
         self.pools: WorkQueue[Key] = WorkQueue("pool", meter=meter)
-        self.is_leading = False
+        self._leadership = leadership
+        leadership.on_begin(self._add_backlog)
         self._informers = informers
         self._stock_namespace = stock_namespace
         self._listen()
 
-    def begin(self) -> None:
-        """Start to enqueue, because this process is now the leader."""
-        self.is_leading = True
+    def _add_backlog(self) -> None:
         for queue, informer in (
             (self.units, self._informers.units),
             (self.stock, self._informers.stock),
@@ -74,7 +81,7 @@ class Triggers:
             informers.pods[namespace].add_handler(self._on_pod)
 
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if not self.is_leading:
+        if not self._leadership.is_leading:
             return
         if new is None or asked(old) != asked(new) or staffed(old) != staffed(new):
             # A deleted unit is enqueued as well, so that the reconciler forgets it.
@@ -91,7 +98,7 @@ class Triggers:
             self._enqueue_rivals(new or old, key)
 
     def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if not self.is_leading:
+        if not self._leadership.is_leading:
             return
         if new is not None and asked(old) != asked(new):
             # New stock waits in the backlog, so that no claim has to wait.
@@ -102,7 +109,7 @@ class Triggers:
             self._enqueue_waiting(new)
 
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
-        if not self.is_leading:
+        if not self._leadership.is_leading:
             return
         if new is None or asked(old) != asked(new):
             self.pools.add(key)
@@ -137,7 +144,7 @@ class Triggers:
         key = Key(namespace, unit_name(child))
         is_stock = namespace == self._stock_namespace
         informer = self._informers.stock if is_stock else self._informers.units
-        if self.is_leading and key in informer.store:
+        if self._leadership.is_leading and key in informer.store:
             (self.stock if is_stock else self.units).add(key, lane=Lane.BEGUN)
 
     def _enqueue_source(self, unit: GPUUnit | None) -> None:

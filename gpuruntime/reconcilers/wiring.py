@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from gpuruntime.audit.auditor import Auditor
+from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.controller.controller import Controller
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.events import EventRecorder
@@ -59,11 +60,16 @@ class Reconcilers:
         self.informers = Informers(context)
         self._caches = self.informers.caches()
         self.object_metrics = ObjectMetrics(self._caches)
+        self.leadership = Leadership()
         self._triggers = Triggers(
-            self.informers, stock_namespace=context.options.stock_namespace, meter=context.meter
+            self.informers,
+            self.leadership,
+            stock_namespace=context.options.stock_namespace,
+            meter=context.meter,
         )
         self._storage_triggers = StorageTriggers(
             self.informers,
+            self.leadership,
             namespace=context.options.instance_namespace,
             units=self._triggers.units,
             meter=context.meter,
@@ -81,16 +87,13 @@ class Reconcilers:
         self._tombstone_writer = TombstoneWriter(
             self._tombstones, self._deletion_queue, self.informers.tombstones
         )
+        self.leadership.on_begin(self._tombstone_writer.begin)
         self.informers.units.add_handler(self._on_unit)
         self._sweeper = TombstoneSweeper(context.client, self.informers.tombstones, context.now)
         self._auditor = Auditor(
             self._caches.snapshot, is_current=self._is_current, meter=context.meter
         )
         self._controllers = self._make_controllers()
-
-    @property
-    def is_leading(self) -> bool:
-        return self._triggers.is_leading
 
     @property
     def queues(self) -> tuple[WorkQueue[Key], ...]:
@@ -116,9 +119,7 @@ class Reconcilers:
         for informer in self.informers.ours():
             await informer.catch_up()
         self._warn_of_missing_objects()
-        self._triggers.begin()
-        self._tombstone_writer.begin()
-        self._storage_triggers.begin()
+        self.leadership.begin()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.run(), name=f"controller {controller.name}")
@@ -301,5 +302,5 @@ class Reconcilers:
 
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         writer = self._tombstone_writer
-        handle = writer.notice if self.is_leading else writer.remember
+        handle = writer.notice if self.leadership.is_leading else writer.remember
         handle(key, old, new)

@@ -38,7 +38,6 @@ class ActivatorParts:
         self._caches = self.mirrors.add_caches(INDEXES)
         self._queue = queue_of(context.settings.nats, context.process, context.registry)
         self._activator: Activator | None = None
-        self._is_leading = False
         role = context.registry.role
         context.registry.gauge_from("leading", lambda: {(role,): float(self._is_leading)})
 
@@ -53,6 +52,10 @@ class ActivatorParts:
             "functions": len(functions_in(self._caches.units)),
             "queueProblem": self._queue.problem,
         }
+
+    @property
+    def _is_leading(self) -> bool:
+        return self._activator is not None and self._activator.leadership.is_leading
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         self._activator = activator = self._make_activator(tasks)
@@ -79,7 +82,6 @@ class ActivatorParts:
             await informer.synced.wait()
         for name in ("units", "stock"):
             await informers[name].catch_up()
-        self._is_leading = True
         await activator.run()
 
     def _make_activator(self, tasks: asyncio.TaskGroup) -> Activator:

@@ -50,7 +50,7 @@ class ManagerParts:
     def facts(self) -> Mapping[str, object]:
         informers = self.reconcilers.informers
         return {
-            "leading": self.reconcilers.is_leading,
+            "leading": self.reconcilers.leadership.is_leading,
             "units": len(informers.units.store),
             "stock": len(informers.stock.store),
             "pools": len(informers.pools.store),
@@ -100,13 +100,13 @@ class ManagerParts:
 
     def _report_objects(self, context: ClusterContext) -> None:
         """Report objects on the leader only, so that the sum over all replicas is right."""
-        reconcilers, registry = self.reconcilers, context.registry
+        registry, leadership = context.registry, self.reconcilers.leadership
 
         def if_leading(look: Callable[[], Rows]) -> Callable[[], Rows]:
-            return lambda: look() if reconcilers.is_leading else {}
+            return lambda: look() if leadership.is_leading else {}
 
-        object_metrics = reconcilers.object_metrics
-        registry.gauge_from("leading", lambda: {(registry.role,): float(reconcilers.is_leading)})
+        object_metrics = self.reconcilers.object_metrics
+        registry.gauge_from("leading", lambda: {(registry.role,): float(leadership.is_leading)})
         registry.gauge_from("stock_units", if_leading(object_metrics.stock_units))
         registry.gauge_from("stock_wanted", if_leading(object_metrics.stock_wanted))
         registry.gauge_from("units", if_leading(object_metrics.units))

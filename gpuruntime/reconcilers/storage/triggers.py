@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.storages import GPUStorage, source_in_use
@@ -36,18 +37,23 @@ class StorageTriggers:
     """StorageTriggers owns the queue of storages, and also enqueues units that wait for one."""
 
     def __init__(
-        self, informers: Informers, *, namespace: str, units: WorkQueue[Key], meter: Meter
+        self,
+        informers: Informers,
+        leadership: Leadership,
+        *,
+        namespace: str,
+        units: WorkQueue[Key],
+        meter: Meter,
     ) -> None:
         self.storages: WorkQueue[Key] = WorkQueue("storage", meter=meter)
         self._informers = informers
         self._namespace = namespace
         self._units = units
-        self._is_leading = False
+        self._leadership = leadership
+        leadership.on_begin(self._add_backlog)
         self._listen()
 
-    def begin(self) -> None:
-        """Start to enqueue, because this process is now the leader."""
-        self._is_leading = True
+    def _add_backlog(self) -> None:
         for storage in self._informers.storages.store.values():
             self.storages.add(storage.metadata.key, lane=Lane.BACKLOG)
 
@@ -74,7 +80,7 @@ class StorageTriggers:
 
         The end of a copy enqueues its source, whose deletion may wait for that.
         """
-        if not self._is_leading:
+        if not self._leadership.is_leading:
             return
         if new is not None and (asked(old) != asked(new) or _holder(old) != _holder(new)):
             self.storages.add(key)
@@ -92,7 +98,7 @@ class StorageTriggers:
 
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         """Enqueue all units that mount a storage if the mounts or the waiting of one change."""
-        if not self._is_leading or mounted(old) == mounted(new):
+        if not self._leadership.is_leading or mounted(old) == mounted(new):
             return
         names = {mount.name for unit in (old, new) if unit for mount in unit.spec.storageMounts}
         for name in names:
@@ -101,7 +107,7 @@ class StorageTriggers:
 
     def _on_pod(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
-        if not self._is_leading or pod is None:
+        if not self._leadership.is_leading or pod is None:
             return
         is_placed = (new.spec.nodeName if new else "") != (old.spec.nodeName if old else "")
         has_ended = pod.status.phase in ENDED and (old is None or old.status.phase not in ENDED)
@@ -111,18 +117,18 @@ class StorageTriggers:
 
     def _on_claim(self, key: Key, *_: object) -> None:
         """Enqueue the storage of this name, which also waits for a claim that is not its own."""
-        if self._is_leading and key in self._informers.storages.store:
+        if self._leadership.is_leading and key in self._informers.storages.store:
             self.storages.add(key)
 
     def _on_helper(self, _: Key, old: Any, new: Any) -> None:
         value = new or old
-        if self._is_leading and value is not None:
+        if self._leadership.is_leading and value is not None:
             self._enqueue_by_label(value)
 
     def _on_deployment(self, _: Key, old: Deployment | None, new: Deployment | None) -> None:
         """Enqueue held storages: without a Pod, the mount in a unit's template still holds one."""
         value = new or old
-        if not self._is_leading or value is None:
+        if not self._leadership.is_leading or value is None:
             return
         self._enqueue_by_label(value)
         if new is None or is_news(old, new):
@@ -130,7 +136,7 @@ class StorageTriggers:
 
     def _on_class(self, *_: object) -> None:
         """Enqueue every storage; classes change rarely, and any storage may depend on one."""
-        if self._is_leading:
+        if self._leadership.is_leading:
             self._enqueue(self.storages, self._informers.storages.store.values())
 
     def _enqueue_by_label(self, value: KubernetesObject) -> None:

@@ -15,6 +15,7 @@ import structlog
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.session import Message
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.controller.controller import Controller
 from gpuruntime.kube.events import EventRecorder
@@ -111,8 +112,10 @@ class Activator:
         self.scaler = self._make_scaler(
             means, units, orphans, catch_up, grace_seconds=options.orphan_seconds
         )
+        self.leadership = Leadership()
         self.triggers = FunctionTriggers(
             self._keys,
+            self.leadership,
             units=caches.units,
             stock=caches.stock,
             namespace=namespace,
@@ -148,7 +151,7 @@ class Activator:
                 (names.lost_consumers, self._on_lost_consumer),
             ):
                 await stack.enter_async_context(connection.listening(subject, receive))
-            self.triggers.begin()
+            self.leadership.begin()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.controller.run(), name="functions")
                 tasks.create_task(self.depth_poller.run(), name="depths")

@@ -9,6 +9,7 @@ from typing import Final
 
 from gpuruntime.bus.session import Message
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
@@ -29,6 +30,7 @@ class FunctionTriggers:
     def __init__(
         self,
         queue: WorkQueue[str],
+        leadership: Leadership,
         *,
         units: Cache[GPUUnit],
         stock: Cache[GPUUnit],
@@ -37,7 +39,8 @@ class FunctionTriggers:
         beats: Heartbeats,
         histories: Histories,
     ) -> None:
-        self._is_leading = False
+        self._leadership = leadership
+        leadership.on_begin(self._add_backlog)
         self._queue = queue
         self._units = units
         self._namespace = namespace
@@ -47,9 +50,7 @@ class FunctionTriggers:
         units.add_handler(self._on_unit)
         stock.add_handler(self._on_stock)
 
-    def begin(self) -> None:
-        """Start queueing, because this process leads now."""
-        self._is_leading = True
+    def _add_backlog(self) -> None:
         for function in functions_in(self._units):
             self._queue.add(function, lane=Lane.BACKLOG)
         self._depth_poller.request_poll()
@@ -78,7 +79,7 @@ class FunctionTriggers:
             self._queue.add(function)
 
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if not self._is_leading:
+        if not self._leadership.is_leading:
             return
         if template_state(old) != template_state(new):
             for function in {*_declared(old), *_declared(new)}:
@@ -96,7 +97,7 @@ class FunctionTriggers:
             self._depth_poller.request_poll()
 
     def _on_stock(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if not self._is_leading or new is None or not provenance.is_free(new):
+        if not self._leadership.is_leading or new is None or not provenance.is_free(new):
             return
         was_free = old is not None and provenance.is_free(old)
         waiting = () if was_free else tuple(self._histories.short[new.spec.specName])

@@ -7,6 +7,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
+from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
@@ -174,12 +175,13 @@ class Scene:
             )
         )
         units = WorkQueue[Key]("unit")
+        leadership = Leadership()
         self._triggers = StorageTriggers(
-            self._informers, namespace=INSTANCE, units=units, meter=NullMeter()
+            self._informers, leadership, namespace=INSTANCE, units=units, meter=NullMeter()
         )
         for each in objects:
             self.put(each)
-        self._triggers.begin()
+        leadership.begin()
         self.reads: set[str] = set()
         caches = self._noting(self._informers.caches())
         tombstones = Tombstones(client, namespace=SYSTEM, retention_seconds=60.0, now=clock)

@@ -179,7 +179,7 @@ async def scaled(
     ):
         working = tasks.create_task(made.activator.controller.run())
         telling = tasks.create_task(made.activator.recorder.run())
-        made.activator.triggers.begin()
+        made.activator.leadership.begin()
         made.activator.depth_poller.adopt({})
         yield made
         working.cancel()

@@ -262,7 +262,7 @@ async def at_rest() -> AsyncIterator[Scaled]:
             uid = made.unit(owner)["metadata"]["uid"]
             made.declare(name, requestID="echo", workerOf={"name": owner, "uid": uid})
         made.change("former", serverless=None)
-        made.activator.triggers.begin()
+        made.activator.leadership.begin()
         made.activator.depth_poller.adopt({"echo": 3})
         await asyncio.sleep(2)
         await woken(made)
