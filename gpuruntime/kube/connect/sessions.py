@@ -83,29 +83,38 @@ def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
     client.pool_manager = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        middlewares=(_exchange_once,),
+        middlewares=(_Exchange(),),
         read_bufsize=LARGEST_READ,
         trust_env=False,
     )
     return client
 
 
-async def _exchange_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Keep aiohttp from following a redirect, and from repeating a write whose connection died.
+class _Exchange:
+    """A middleware that keeps aiohttp from following redirects, and from most of its repeats.
 
-    The first request may have succeeded; the repeated one would then fail its own guard.
+    aiohttp repeats a request once if its connection dies. A repeated write would fail its own
+    guard if the first one succeeded. A read may be repeated once after each answer, in case its
+    connection had been idle for too long. So a server that resets every connection is asked once.
     """
-    try:
-        response = await send(request)
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if request.method == "GET":
+
+    def __init__(self) -> None:
+        self._may_repeat = True
+
+    async def __call__(self, request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+        try:
+            response = await send(request)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise
-        raise aiohttp.ClientConnectionError(f"the connection died: {error}") from error
-    if response.status in REDIRECTS:
-        raise RedirectedError(response)
-    return response
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if request.method == "GET" and self._may_repeat:
+                self._may_repeat = False
+                raise
+            raise aiohttp.ClientConnectionError(f"the connection died: {error}") from error
+        self._may_repeat = True
+        if response.status in REDIRECTS:
+            raise RedirectedError(response)
+        return response
 
 
 @contextmanager

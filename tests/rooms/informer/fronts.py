@@ -90,6 +90,22 @@ class HttpFront:
             await self._runner.cleanup()
             self._runner = None
 
+    @asynccontextmanager
+    async def resetting(self) -> AsyncIterator[list[None]]:
+        """Reset every connection after its request, instead of the server; yield one each."""
+        resets: list[None] = []
+
+        async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            resets.append(None)
+            writer.transport.abort()
+
+        server = await asyncio.start_server(reset, "127.0.0.1", self._port, reuse_address=True)
+        try:
+            yield resets
+        finally:
+            server.close()
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         is_metadata = "as=PartialObjectMetadataList" in request.headers["Accept"]
         answer = self._server.answer(dict(request.query), is_metadata=is_metadata)

@@ -395,6 +395,25 @@ async def test_a_dead_server_is_called_at_most_every_four_seconds(scene: Scene) 
         assert 1 / 60 <= rate <= MOST_REQUESTS_PER_SECOND
 
 
+async def test_a_server_that_resets_every_watch_is_asked_rarely_from_the_first_minute(
+    scene: Scene,
+) -> None:
+    async with running(scene.informer):
+        await scene.front.down()
+        async with scene.front.resetting() as resets:
+            await asyncio.sleep(60)
+            assert 3 <= len(resets) <= 60 * MOST_REQUESTS_PER_SECOND
+
+
+async def test_a_server_that_resets_every_list_is_asked_rarely_from_the_first_minute(
+    scene: Scene,
+) -> None:
+    await scene.front.down()
+    # Without a list, the informer is given a minute.
+    async with scene.front.resetting() as resets, running(scene.informer):
+        assert 3 <= len(resets) <= 60 * MOST_REQUESTS_PER_SECOND
+
+
 @pytest.mark.parametrize("retry_after", ["", "20"])
 async def test_a_throttled_watch_is_resumed_without_a_list_after_its_retry_after(
     scene: Scene, retry_after: str
