@@ -4,16 +4,9 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.kube.events import EventRecorder, reference_to
+from gpuruntime.kube.events import EventRecorder, Note, reference_to
 from gpuruntime.models.kubernetes.metadata import KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
-
-
-@attrs.frozen(slots=True)
-class Note:
-    reason: str
-    message: str
-    is_warning: bool = False
 
 
 class EventWriter:

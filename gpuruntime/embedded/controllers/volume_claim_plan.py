@@ -10,7 +10,6 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
 from gpuruntime.embedded.controllers.volume_plan import (
     NO_STEP,
@@ -28,6 +27,7 @@ from gpuruntime.embedded.kinds.cluster_objects import (
     StorageClass,
 )
 from gpuruntime.embedded.scheduler.node_resources import whole
+from gpuruntime.kube.events import Note
 from gpuruntime.models.encoding.json import JsonObject
 
 PROVISIONER: Final = "kubernetes.io/host-path"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import BY_CLAIM, BY_FREE_CLASS, Informers, amend
 from gpuruntime.embedded.controllers.volume_claim_plan import ClaimView, next_for_claim
 from gpuruntime.embedded.controllers.volume_plan import Step, Write, next_for_volume
@@ -18,7 +18,7 @@ from gpuruntime.embedded.kinds.cluster_objects import (
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
 

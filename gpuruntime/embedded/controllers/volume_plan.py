@@ -5,8 +5,8 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.kinds.cluster_objects import Claim, ClaimReference, PersistentVolume
+from gpuruntime.kube.events import Note
 from gpuruntime.models.encoding.json import JsonObject
 
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"

@@ -10,9 +10,9 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
 from gpuruntime.embedded.nodes.failures import Failure, Fault, Pace, failure_of, run_seconds
+from gpuruntime.kube.events import Note
 
 FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 300

@@ -8,7 +8,7 @@ import attrs
 
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import BY_NODE, Informers, write_status
 from gpuruntime.embedded.kinds.cluster_objects import Node
 from gpuruntime.embedded.kinds.pod_objects import PODS, Container, Pod
@@ -29,7 +29,7 @@ from gpuruntime.embedded.processes.programs import (
 )
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
 

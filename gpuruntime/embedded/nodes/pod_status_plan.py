@@ -6,7 +6,6 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.kinds.pod_objects import (
     Address,
     Container,
@@ -26,6 +25,7 @@ from gpuruntime.embedded.nodes.container_timeline import (
     reached,
 )
 from gpuruntime.embedded.nodes.failures import Pace
+from gpuruntime.kube.events import Note
 from gpuruntime.models.kubernetes.conditions import Condition, with_condition
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 

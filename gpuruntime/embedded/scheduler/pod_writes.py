@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import Informers, amend, write_status
 from gpuruntime.embedded.controllers.volume_claim_plan import SELECTED_NODE
 from gpuruntime.embedded.kinds.cluster_objects import Claim
@@ -15,7 +15,7 @@ from gpuruntime.embedded.objects.bindings import binding, bindings_of
 from gpuruntime.embedded.scheduler.node_resources import DISRUPTION_TARGET, PREEMPTED
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, NotFoundError
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.conditions import Condition, with_condition
 

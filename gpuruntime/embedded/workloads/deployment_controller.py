@@ -6,7 +6,7 @@ from datetime import datetime
 import attrs
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import Informers, amend
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
 from gpuruntime.embedded.kinds.pod_objects import Pod
@@ -27,7 +27,7 @@ from gpuruntime.embedded.workloads.deployment_plan import (
 )
 from gpuruntime.embedded.workloads.deployment_status import deployment_status, seconds_to_deadline
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue

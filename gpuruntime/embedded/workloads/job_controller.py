@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import BY_JOB, Informers, amend, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import JOBS, Job, WorkloadCondition
@@ -22,7 +22,7 @@ from gpuruntime.embedded.workloads.job_plan import (
 )
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note
 from gpuruntime.models.encoding.codec import decode_object
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.metadata import Key

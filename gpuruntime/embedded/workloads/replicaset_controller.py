@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import REPLICA_SETS, ReplicaSet
@@ -12,7 +12,7 @@ from gpuruntime.embedded.workloads.children import BY_OWNER, pod_of
 from gpuruntime.embedded.workloads.replicaset_plan import decide, replica_set_status
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ApiError, NotFoundError
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note
 from gpuruntime.models.encoding.codec import decode_object
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
