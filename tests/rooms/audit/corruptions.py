@@ -12,6 +12,17 @@ from tests.rooms.audit.values import aged
 Corruption = Callable[[Snapshot], Snapshot]
 
 
+def both(*corruptions: Corruption) -> Corruption:
+    """Return a corruption that applies them one after the other."""
+
+    def apply(snapshot: Snapshot) -> Snapshot:
+        for each in corruptions:
+            snapshot = each(snapshot)
+        return snapshot
+
+    return apply
+
+
 def cases(corruptions: Mapping[str, Sequence[Corruption]]) -> list[Any]:
     """Return a parameter set of rule and corruption for each, with an id."""
     return [

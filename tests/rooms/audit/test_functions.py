@@ -13,7 +13,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
-from tests.rooms.audit.corruptions import Corruption, cases, demand_breach, rules_broken
+from tests.rooms.audit.corruptions import Corruption, both, cases, demand_breach, rules_broken
 from tests.rooms.audit.functions import (
     DRAIN_SECONDS,
     FIRST,
@@ -70,15 +70,6 @@ def lacking(*workers: str) -> Corruption:
             snapshot = without(snapshot, "units", name)
             for kind in ("deployments", "policies", "pods"):
                 snapshot = without(snapshot, kind, f"unit-{name}")
-        return snapshot
-
-    return apply
-
-
-def both(*corruptions: Corruption) -> Corruption:
-    def apply(snapshot: Snapshot) -> Snapshot:
-        for each in corruptions:
-            snapshot = each(snapshot)
         return snapshot
 
     return apply

@@ -19,7 +19,7 @@ from gpuruntime.models.kubernetes.pods import Pod, PodStatus
 from gpuruntime.models.kubernetes.volumes import VolumeClaim
 from gpuruntime.models.kubernetes.workloads import Deployment
 from tests.rooms.audit import test_functions
-from tests.rooms.audit.corruptions import Corruption, cases, demand_breach, rules_broken
+from tests.rooms.audit.corruptions import Corruption, both, cases, demand_breach, rules_broken
 from tests.rooms.audit.values import (
     INSTANCE,
     JOB,
@@ -107,15 +107,6 @@ def plus(kind: str, value: object) -> Corruption:
 
 def minus(kind: str, name: str) -> Corruption:
     return lambda snapshot: without(snapshot, kind, name)
-
-
-def both(*corruptions: Corruption) -> Corruption:
-    def apply(snapshot: Snapshot) -> Snapshot:
-        for each in corruptions:
-            snapshot = each(snapshot)
-        return snapshot
-
-    return apply
 
 
 def doubled(held: Any) -> Any:
