@@ -4,6 +4,7 @@ import attrs
 
 from gpuruntime.bus.messages import DeadLetter, Record
 from gpuruntime.bus.names import Names
+from gpuruntime.models.kinds.functions import ServerlessStatus
 from gpuruntime.models.kinds.invocations import FunctionError, State
 from gpuruntime.models.views.serverless import (
     AcceptedView,
@@ -67,8 +68,8 @@ def _error_of(record: Record) -> FunctionError | None:
 
 
 def function_view(function: Function) -> FunctionView:
-    declared, unit, workers = function.declared, function.unit, function.workers
-    status = unit.status.serverless
+    declared, unit = function.declared, function.unit
+    status = unit.status.serverless or ServerlessStatus()
     return FunctionView(
         serverlessRequestID=declared.requestID,
         unitName=unit.metadata.name,
@@ -82,12 +83,12 @@ def function_view(function: Function) -> FunctionView:
         running=function.running,
         oldestWaitSeconds=function.oldest_wait_seconds,
         workers=WorkersView(
-            desired=workers.desired,
-            ready=workers.ready,
-            busy=workers.busy,
-            draining=workers.draining,
+            desired=status.desiredWorkers,
+            ready=status.readyWorkers,
+            busy=status.busyWorkers,
+            draining=status.drainingWorkers,
         ),
-        reason=status.reason if status else "",
+        reason=status.reason,
     )
 
 

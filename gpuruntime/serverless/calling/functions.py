@@ -28,16 +28,6 @@ from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS
 LOOK_SECONDS: Final = 10.0
 
 
-@attrs.frozen(kw_only=True, slots=True)
-class WorkerCounts:
-    """The counts that the activator wrote last."""
-
-    desired: int
-    ready: int
-    busy: int
-    draining: int
-
-
 @attrs.frozen(slots=True)
 class Declared:
     """A function's declaration, and the uid and tenant of the unit that declares it."""
@@ -56,7 +46,6 @@ class Function:
     queued: int
     running: int
     oldest_wait_seconds: float
-    workers: WorkerCounts
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -132,7 +121,7 @@ class Functions:
         return owner_of(self._units.store.by_index(FUNCTION, name)) == template
 
     async def _described(self, unit: GPUUnit, depths: dict[str, int]) -> Function:
-        declared, status = _function_of(unit), unit.status.serverless
+        declared = _function_of(unit)
         name = declared.requestID
         depth = depths.get(name, 0)
         running, oldest_wait_seconds = 0, 0.0
@@ -148,12 +137,6 @@ class Functions:
             queued=depth - running,
             running=running,
             oldest_wait_seconds=oldest_wait_seconds,
-            workers=WorkerCounts(
-                desired=status.desiredWorkers if status else 0,
-                ready=status.readyWorkers if status else 0,
-                busy=status.busyWorkers if status else 0,
-                draining=status.drainingWorkers if status else 0,
-            ),
         )
 
     async def _read_live(self, name: str) -> list[GPUUnit]:

@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 import pytest_asyncio
 
+from gpuruntime.api.views.serverless import function_view
 from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.models.kinds.units import GPU_UNITS
@@ -119,7 +120,7 @@ async def test_workers_are_counted_as_in_the_status(api: Site) -> None:
     (unit,) = api.replica.units.store.values()
     await eventually(lambda: api.replica.units.store.get(unit.metadata.key) != unit)
     (function,) = (await api.ingress.functions.page(limit=1, after="")).functions
-    workers = function.workers
+    workers = function_view(function).workers
     assert (workers.desired, workers.ready, workers.busy, workers.draining) == (4, 3, 2, 1)
 
 
