@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,9 @@ from gpuruntime.models.views.storages import StorageView
 from gpuruntime.models.views.units import EventView, UnitView
 
 Cells = tuple[str, ...]
-Columns = Mapping[str, Callable[[Any, datetime], object]]
+# Each column is a member of the view, or made from it; a moment's member, such as `createdAt`,
+# shows its age.
+Columns = Mapping[str, str | Callable[[Any], object]]
 
 _GAP: Final = "   "
 _WIDEST: Final = 120
@@ -31,105 +34,105 @@ _COARSE: Final = 2
 
 COLUMNS: Final[Mapping[type, Columns]] = {
     UnitView: {
-        "NAME": lambda view, _: view.name,
-        "SPEC": lambda view, _: view.specName,
-        "PHASE": lambda view, _: view.phase,
-        "REASON": lambda view, _: view.reason,
-        "ACCESS": lambda view, _: view.accessURL,
-        "NODE": lambda view, _: view.nodeName,
-        "AGE": lambda view, now: age(view.createdAt, now),
+        "NAME": "name",
+        "SPEC": "specName",
+        "PHASE": "phase",
+        "REASON": "reason",
+        "ACCESS": "accessURL",
+        "NODE": "nodeName",
+        "AGE": "createdAt",
     },
     PoolView: {
-        "NAME": lambda view, _: view.name,
-        "SPEC": lambda view, _: view.specName,
-        "REFILL": lambda view, _: view.refill,
-        "PHASE": lambda view, _: view.phase,
-        "WANTED": lambda view, _: view.replicas,
-        "AVAILABLE": lambda view, _: view.available,
-        "CLAIMED": lambda view, _: view.claimed,
-        "CONSUMED": lambda view, _: view.consumed,
-        "AGE": lambda view, now: age(view.createdAt, now),
+        "NAME": "name",
+        "SPEC": "specName",
+        "REFILL": "refill",
+        "PHASE": "phase",
+        "WANTED": "replicas",
+        "AVAILABLE": "available",
+        "CLAIMED": "claimed",
+        "CONSUMED": "consumed",
+        "AGE": "createdAt",
     },
     Job: {
-        "OPERATION": lambda view, _: view.operationID,
-        "STATUS": lambda view, _: view.status,
-        "POOL": lambda view, _: view.objectName,
-        "REQUESTED": lambda view, _: view.requested,
-        "CREATED": lambda view, _: view.created,
-        "READY": lambda view, _: view.ready,
-        "CONSUMED": lambda view, _: view.consumed,
-        "ERROR": lambda view, _: view.error,
+        "OPERATION": "operationID",
+        "STATUS": "status",
+        "POOL": "objectName",
+        "REQUESTED": "requested",
+        "CREATED": "created",
+        "READY": "ready",
+        "CONSUMED": "consumed",
+        "ERROR": "error",
     },
     StorageView: {
-        "NAME": lambda view, _: view.name,
-        "SIZE": lambda view, _: view.capacity or view.size,
-        "PHASE": lambda view, _: view.phase,
-        "REASON": lambda view, _: view.reason,
-        "FILES": lambda view, _: view.accessorStatus.phase or "off",
-        "MOUNTED BY": lambda view, _: ",".join(view.mountedBy),
-        "AGE": lambda view, now: age(view.createdAt, now),
+        "NAME": "name",
+        "SIZE": lambda view: view.capacity or view.size,
+        "PHASE": "phase",
+        "REASON": "reason",
+        "FILES": lambda view: view.accessorStatus.phase or "off",
+        "MOUNTED BY": lambda view: ",".join(view.mountedBy),
+        "AGE": "createdAt",
     },
     FunctionView: {
-        "FUNCTION": lambda view, _: view.serverlessRequestID,
-        "UNIT": lambda view, _: view.unitName,
-        "QUEUED": lambda view, _: view.queueDepth,
-        "RUNNING": lambda view, _: view.running,
-        "OLDEST": lambda view, _: f"{view.oldestWaitSeconds:.1f}s",
-        "WORKERS": lambda view, _: f"{view.workers.ready}/{view.workers.desired}",
-        "MOST": lambda view, _: view.maxWorkers,
-        "REASON": lambda view, _: view.reason or ("suspended" if view.suspended else ""),
+        "FUNCTION": "serverlessRequestID",
+        "UNIT": "unitName",
+        "QUEUED": "queueDepth",
+        "RUNNING": "running",
+        "OLDEST": lambda view: f"{view.oldestWaitSeconds:.1f}s",
+        "WORKERS": lambda view: f"{view.workers.ready}/{view.workers.desired}",
+        "MOST": "maxWorkers",
+        "REASON": lambda view: view.reason or ("suspended" if view.suspended else ""),
     },
     AcceptedView: {
-        "INVOCATION": lambda view, _: view.invocationID,
-        "FUNCTION": lambda view, _: view.serverlessRequestID,
-        "KNOWN": lambda view, _: "already" if view.duplicate else "new",
-        "ACCEPTED": lambda view, now: age(view.acceptedAt, now),
+        "INVOCATION": "invocationID",
+        "FUNCTION": "serverlessRequestID",
+        "KNOWN": lambda view: "already" if view.duplicate else "new",
+        "ACCEPTED": "acceptedAt",
     },
     InvocationView: {
-        "INVOCATION": lambda view, _: view.invocationID,
-        "FUNCTION": lambda view, _: view.serverlessRequestID,
-        "STATE": lambda view, _: view.state,
-        "ATTEMPT": lambda view, _: view.attempt,
-        "WORKER": lambda view, _: view.workerName,
-        "STATUS": lambda view, _: view.statusCode or "",
-        "ERROR": lambda view, _: _joined(view.failureClass, view.error and view.error.message),
+        "INVOCATION": "invocationID",
+        "FUNCTION": "serverlessRequestID",
+        "STATE": "state",
+        "ATTEMPT": "attempt",
+        "WORKER": "workerName",
+        "STATUS": lambda view: view.statusCode or "",
+        "ERROR": lambda view: _joined(view.failureClass, view.error and view.error.message),
     },
     DeadLetterView: {
-        "LETTER": lambda view, _: view.deadLetterID,
-        "FUNCTION": lambda view, _: view.serverlessRequestID,
-        "INVOCATION": lambda view, _: view.invocationID,
-        "ATTEMPTS": lambda view, _: view.attempt,
-        "CLASS": lambda view, _: view.failureClass,
-        "ERROR": lambda view, _: view.error,
-        "AGE": lambda view, now: age(view.deadAt, now),
+        "LETTER": "deadLetterID",
+        "FUNCTION": "serverlessRequestID",
+        "INVOCATION": "invocationID",
+        "ATTEMPTS": "attempt",
+        "CLASS": "failureClass",
+        "ERROR": "error",
+        "AGE": "deadAt",
     },
     EventView: {
-        "SEEN": lambda view, now: age(view.lastSeenAt, now),
-        "TYPE": lambda view, _: view.type,
-        "REASON": lambda view, _: view.reason,
-        "OBJECT": lambda view, _: f"{view.objectKind}/{view.objectName}",
-        "TIMES": lambda view, _: view.count,
-        "MESSAGE": lambda view, _: view.message,
+        "SEEN": "lastSeenAt",
+        "TYPE": "type",
+        "REASON": "reason",
+        "OBJECT": lambda view: f"{view.objectKind}/{view.objectName}",
+        "TIMES": "count",
+        "MESSAGE": "message",
     },
     FileEntry: {
-        "NAME": lambda view, _: f"{view.name}/" if view.is_folder else view.name,
-        "SIZE": lambda view, _: "" if view.is_folder or view.size is None else view.size,
+        "NAME": lambda view: f"{view.name}/" if view.is_folder else view.name,
+        "SIZE": lambda view: "" if view.is_folder or view.size is None else view.size,
     },
     NodeView: {
-        "NODE": lambda view, _: view.name,
-        "READY": lambda view, _: "yes" if view.ready else "no",
-        "PRODUCT": lambda view, _: view.gpuProduct,
-        "GPUS": lambda view, _: view.gpuAllocatable,
-        "CPU": lambda view, _: view.cpuAllocatable,
-        "MEMORY": lambda view, _: view.memoryAllocatable,
+        "NODE": "name",
+        "READY": lambda view: "yes" if view.ready else "no",
+        "PRODUCT": "gpuProduct",
+        "GPUS": "gpuAllocatable",
+        "CPU": "cpuAllocatable",
+        "MEMORY": "memoryAllocatable",
     },
     SpecView: {
-        "SPEC": lambda view, _: view.specName,
-        "AVAILABLE": lambda view, _: view.stock.available,
-        "STOCK": lambda view, _: view.stock.total,
-        "ACTIVE": lambda view, _: view.active.total,
-        "READY": lambda view, _: view.active.ready,
-        "FAILED": lambda view, _: view.active.failed,
+        "SPEC": "specName",
+        "AVAILABLE": "stock.available",
+        "STOCK": "stock.total",
+        "ACTIVE": "active.total",
+        "READY": "active.ready",
+        "FAILED": "active.failed",
     },
 }
 
@@ -139,7 +142,7 @@ def header_of(model: type) -> Cells:
 
 
 def row_of(view: Any, now: datetime) -> Cells:
-    return tuple(_cell(read(view, now)) for read in COLUMNS[type(view)].values())
+    return tuple(_cell(_read(column, view, now)) for column in COLUMNS[type(view)].values())
 
 
 def table(model: type, views: Iterable[Any], now: datetime) -> str:
@@ -157,8 +160,8 @@ def aligned(rows: Sequence[Cells]) -> str:
 def details(view: Any, now: datetime) -> str:
     """Return all columns of a row, uncut, and the view's conditions, one member per line."""
     pairs = [
-        (name.capitalize(), line(str(read(view, now))))
-        for name, read in COLUMNS[type(view)].items()
+        (name.capitalize(), line(str(_read(column, view, now))))
+        for name, column in COLUMNS[type(view)].items()
     ]
     pairs += [("Message", line(getattr(view, "message", "")))]
     for each in getattr(view, "conditions", ()):
@@ -191,6 +194,13 @@ def age(moment: datetime | None, now: datetime) -> str:
         if seconds >= _COARSE * size:
             return f"{seconds // size}{letter}"
     return f"{seconds}s"
+
+
+def _read(column: str | Callable[[Any], object], view: Any, now: datetime) -> object:
+    if not isinstance(column, str):
+        return column(view)
+    value = attrgetter(column)(view)
+    return age(value, now) if column.endswith("At") else value
 
 
 def _cell(value: object) -> str:
