@@ -116,7 +116,7 @@ async def test_a_function_reaches_its_worker_at_the_path_of_the_pod(tmp_path: Pa
         await world.make(PODS, "p", spec=given)
         await world.until(PODS, "p", is_ready)
         await until_logged(world, b"serving on")
-        place = log_of(world, "p", "main").decode().split()[2]
+        place = log_of(world, "p", "main").decode().partition("serving on ")[2].split()[0]
         assert place.endswith("/0/0/framework.sock")
         async with asyncio.timeout(20):
             reader, writer = await asyncio.open_unix_connection(place)
