@@ -115,14 +115,6 @@ class StorageClass:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Secret:
-    """A Secret, whose data is in base64."""
-
-    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
-    data: dict[str, str] = attrs.field(factory=dict)
-
-
-@attrs.frozen(kw_only=True, slots=True)
 class ServiceSpec:
     clusterIP: str = ""
     selector: dict[str, str] = attrs.field(factory=dict)
@@ -145,7 +137,6 @@ NAMESPACES: Final = Resource(
 SERVICE_ACCOUNTS: Final = Resource(
     group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", type=PartialObject
 )
-SECRETS: Final = Resource(group="", version="v1", kind="Secret", plural="secrets", type=Secret)
 SERVICES: Final = Resource(group="", version="v1", kind="Service", plural="services", type=Service)
 NODES: Final = Resource(
     group="", version="v1", kind="Node", plural="nodes", type=Node, is_namespaced=False

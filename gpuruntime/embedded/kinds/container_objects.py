@@ -4,6 +4,8 @@ from typing import Protocol
 
 import attrs
 
+from gpuruntime.models.kubernetes.pods import ClaimSource
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class HttpGet:
@@ -77,11 +79,6 @@ class VolumeMount:
     name: str = ""
     mountPath: str = ""
     subPath: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class ClaimSource:
-    claimName: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from gpuruntime.embedded.controllers.informers import Informers
-from gpuruntime.embedded.kinds.cluster_objects import SECRETS
 from gpuruntime.embedded.kinds.container_objects import KeyToPath, SecretSource, Volume
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
 from gpuruntime.embedded.processes.programs import relocated
@@ -18,6 +17,7 @@ from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.secrets import SECRETS
 
 OPEN_TO_ALL: Final = 0o777
 

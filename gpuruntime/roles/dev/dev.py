@@ -16,13 +16,14 @@ import yaml
 
 from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
+from gpuruntime.embedded.controllers.custom_kinds import DEFINITIONS
+from gpuruntime.embedded.kinds.cluster_objects import NAMESPACES
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.models.definitions.crds import crds
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.cluster import PRIORITY_CLASSES
-from gpuruntime.models.kubernetes.metadata import PartialObject
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.activator import activator_role
 from gpuruntime.roles.api import api_role
@@ -35,22 +36,6 @@ from gpuruntime.roles.process import Process
 from gpuruntime.roles.results import results_role
 from gpuruntime.settings.schema import Address, NatsPeerSettings, OperationsSettings, Settings
 
-DEFINITIONS: Final = Resource(
-    group="apiextensions.k8s.io",
-    version="v1",
-    kind="CustomResourceDefinition",
-    plural="customresourcedefinitions",
-    type=PartialObject,
-    is_namespaced=False,
-)
-NAMESPACES: Final = Resource(
-    group="",
-    version="v1",
-    kind="Namespace",
-    plural="namespaces",
-    type=PartialObject,
-    is_namespaced=False,
-)
 # Stock makes way for active units and for no other Pods.
 PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
 READY_SECONDS: Final = 30.0

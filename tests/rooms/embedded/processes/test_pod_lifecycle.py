@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.embedded.kinds.cluster_objects import SECRETS
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kinds.functions import Framework
+from gpuruntime.models.kubernetes.secrets import SECRETS
 from tests.eventually import eventually
 from tests.rooms.embedded.processes.process_parts import SHARED, notes_in, programs, spec
 from tests.rooms.embedded.world import World, running_cluster

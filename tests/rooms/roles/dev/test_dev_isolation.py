@@ -14,6 +14,7 @@ import pytest
 
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.cluster import EmbeddedCluster
+from gpuruntime.embedded.kinds.cluster_objects import NAMESPACES
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 from gpuruntime.models.kinds import labels
@@ -24,7 +25,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.cluster_connection import wall_clock
-from gpuruntime.roles.dev.dev import NAMESPACES, install
+from gpuruntime.roles.dev.dev import install
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
     Address,
