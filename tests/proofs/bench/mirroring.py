@@ -123,13 +123,16 @@ async def measured(plane: ControlPlane) -> MemoryRun:
     without_units = await resident(plane)
     async with connections(address_of(plane), WRITERS) as opened:
         await add_units(opened)
-        async with role(plane.kubeconfig, "manager", PLACE) as first:
-            await rest(first)
+    async with role(plane.kubeconfig, "manager", PLACE) as first:
+        await rest(first)
+    with_units = await resident(plane)
+    # The API server closes connections that were idle meanwhile.
+    async with connections(address_of(plane), 1) as (connection,):
         return MemoryRun(
             without_units=without_units,
-            with_units=await resident(plane),
-            unit_bytes=await wire_bytes(opened[0], GPU_UNITS),
-            child_bytes=sum([await wire_bytes(opened[0], each) for each in CHILDREN]),
+            with_units=with_units,
+            unit_bytes=await wire_bytes(connection, GPU_UNITS),
+            child_bytes=sum([await wire_bytes(connection, each) for each in CHILDREN]),
         )
 
 
