@@ -133,7 +133,7 @@ COUNTERPARTS: Final = (
         leaders._pool_writes,
     ),
     Counterpart(REFILL, "PoolRefill.report", ("patch",), leaders._pool_writes),
-    Counterpart(MANAGER, "Manager.drain", ("drain",), leaders._hand_over),
+    Counterpart(MANAGER, "ManagerParts.drain", ("drain",), leaders._hand_over),
 )
 
 # The writes of the model that correspond to each write of the product.
