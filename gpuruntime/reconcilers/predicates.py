@@ -17,8 +17,8 @@ from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.reconcilers.children.drift import APPLIED
 from gpuruntime.reconcilers.functions.declaration_plan import staffing
 from gpuruntime.reconcilers.storage.mount_plan import lacks_stock
-from gpuruntime.reconcilers.unit.pod_failures import failure_of
-from gpuruntime.reconcilers.unit.status import is_current
+from gpuruntime.reconcilers.unit.pod_failures import ENDED, failure_of
+from gpuruntime.reconcilers.unit.status import is_current, is_rolled_out
 
 # Index of active units by the specName of the stock that they wait for.
 WAITING: Final = "waiting"
@@ -87,9 +87,11 @@ def declared(unit: GPUUnit | None) -> tuple[str, str] | None:
 
 
 def limited(unit: GPUUnit | None) -> object:
-    """Return the limits of a function that its running workers receive."""
+    """Return what a function's running workers receive of it: its name and its limits."""
     function = unit.spec.serverless if unit and unit.spec.is_function_template else None
-    return (function.timeoutSeconds, function.maxAttempts) if function else None
+    if function is None:
+        return None
+    return (function.requestID, function.timeoutSeconds, function.maxAttempts)
 
 
 def staffed(unit: GPUUnit | None) -> object:
@@ -125,17 +127,20 @@ def is_news(
 
 
 def readiness(deployment: Deployment | None) -> object:
+    """Return whether the Deployment runs its current template, and why the cluster rejects it."""
     if deployment is None:
-        return (False, "")
-    is_ready = is_current(deployment) and deployment.status.readyReplicas > 0
-    return (is_ready, deployment.refusal)
+        return (False, True, False, "")
+    status = deployment.status
+    is_ready = is_current(deployment) and status.readyReplicas > 0
+    return (is_ready, is_rolled_out(deployment), status.replicas > 0, deployment.refusal)
 
 
 def trouble(pod: Pod | None) -> object:
-    """Return whether the Pod is ready, why not, and whether it is terminating."""
+    """Return whether the Pod is ready, why not, and whether it is terminating or has ended."""
     if pod is None:
-        return (False, None, False)
-    return (pod.is_ready, failure_of((pod,)), pod.metadata.deletionTimestamp is not None)
+        return (False, None, False, False)
+    is_terminating = pod.metadata.deletionTimestamp is not None
+    return (pod.is_ready, failure_of((pod,)), is_terminating, pod.status.phase in ENDED)
 
 
 def unit_name(child: Deployment | Service | NetworkPolicy | Pod | None) -> str:

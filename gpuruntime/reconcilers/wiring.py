@@ -72,7 +72,6 @@ class Reconcilers:
             self.informers,
             self.leadership,
             namespace=context.options.instance_namespace,
-            units=self._triggers.units,
             meter=context.meter,
         )
         self._deletion_queue: WorkQueue[Key] = WorkQueue("deletion", meter=context.meter)

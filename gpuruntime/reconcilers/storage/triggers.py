@@ -1,4 +1,4 @@
-"""Triggers of storages: which changes enqueue which storages, and which units wait for them."""
+"""Triggers of storages: which changes enqueue which storages."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -11,7 +11,6 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
-from gpuruntime.operations.lookup import caches
 from gpuruntime.operations.lookup.caches import Handler
 from gpuruntime.reconcilers.caches import HOLDER
 from gpuruntime.reconcilers.informers import Informers
@@ -34,7 +33,7 @@ READS: Final = {
 
 
 class StorageTriggers:
-    """StorageTriggers owns the queue of storages, and also enqueues units that wait for one."""
+    """StorageTriggers owns the queue of storages, and adds keys by informers' events."""
 
     def __init__(
         self,
@@ -42,13 +41,11 @@ class StorageTriggers:
         leadership: Leadership,
         *,
         namespace: str,
-        units: WorkQueue[Key],
         meter: Meter,
     ) -> None:
         self.storages: WorkQueue[Key] = WorkQueue("storage", meter=meter)
         self._informers = informers
         self._namespace = namespace
-        self._units = units
         self._leadership = leadership
         leadership.on_begin(self._add_backlog)
         self._listen()
@@ -76,7 +73,7 @@ class StorageTriggers:
             informer.add_handler(handlers[cache])
 
     def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
-        """Enqueue units, and storages to be copied from it, if what they see of it has changed.
+        """Enqueue the storage, and those that copy it if what they see of it has changed.
 
         The end of a copy enqueues its source, whose deletion may wait for that.
         """
@@ -88,7 +85,6 @@ class StorageTriggers:
         if source and source != _source(new):
             self.storages.add(Key(key.namespace, source))
         if offered(old) != offered(new):
-            self._enqueue_waiting_units(key.name)
             copying = (
                 each
                 for each in self._informers.storages.store.values()
@@ -97,13 +93,12 @@ class StorageTriggers:
             self._enqueue(self.storages, copying)
 
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        """Enqueue all units that mount a storage if the mounts or the waiting of one change."""
+        """Enqueue the storages that the unit mounts if its mounts or its waiting change."""
         if not self._leadership.is_leading or mounted(old) == mounted(new):
             return
         names = {mount.name for unit in (old, new) if unit for mount in unit.spec.storageMounts}
         for name in names:
             self.storages.add(Key(self._namespace, name))
-            self._enqueue(self._units, self._mounting(name))
 
     def _on_pod(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -148,16 +143,6 @@ class StorageTriggers:
         if unit:
             held = self._informers.storages.store.by_index(HOLDER, unit)
             self._enqueue(self.storages, held)
-
-    def _enqueue_waiting_units(self, storage: str) -> None:
-        """Enqueue the units that mount it, and units that wait for their other storages."""
-        naming = tuple(self._mounting(storage))
-        names = {mount.name for unit in naming for mount in unit.spec.storageMounts}
-        for name in names:
-            self._enqueue(self._units, self._mounting(name))
-
-    def _mounting(self, storage: str) -> Iterable[GPUUnit]:
-        return self._informers.units.store.by_index(caches.STORAGE, storage)
 
     @staticmethod
     def _enqueue(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:

@@ -216,7 +216,7 @@ def _failure(deployment: Deployment, pods: tuple[Pod, ...]) -> PodFailure | None
     In a crash loop the Pod is ready for moments.
     """
     if not is_serving(deployment, pods):
-        return failure_of(pods) if _is_rolled_out(deployment) else None
+        return failure_of(pods) if is_rolled_out(deployment) else None
     return None if deployment.status.availableReplicas else crash_of(pods)
 
 
@@ -228,7 +228,7 @@ def _patience_left(failure: PodFailure, now: datetime) -> float:
     return PATIENCE_SECONDS - passed if 0 <= passed < PATIENCE_SECONDS else 0.0
 
 
-def _is_rolled_out(deployment: Deployment) -> bool:
+def is_rolled_out(deployment: Deployment) -> bool:
     """Return whether the Pods belong to the current spec, so that their failures count."""
     return deployment.metadata.generation <= 1 or is_current(deployment)
 

@@ -116,12 +116,17 @@ def test_a_changed_child_is_news_unless_only_its_status_changed() -> None:
 CURRENT: dict[str, Any] = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
 
 
-def test_a_deployment_counts_when_its_pod_is_ready_or_refused() -> None:
+def test_a_deployment_counts_when_it_is_rolled_out_ready_or_refused() -> None:
+    assert readiness(None) == readiness(deployment()) == readiness(deployment(readyReplicas=1))
     on_its_way = readiness(deployment(**CURRENT))
-    assert readiness(None) == on_its_way == readiness(deployment(readyReplicas=1))
-    assert readiness(deployment(**CURRENT, readyReplicas=1)) != on_its_way
     quota = Condition(type="ReplicaFailure", status="True", message="over quota")
-    assert readiness(deployment(**CURRENT, conditions=(quota,))) != on_its_way
+    others = [
+        deployment(),
+        deployment(**CURRENT, readyReplicas=1),
+        deployment(**CURRENT, conditions=(quota,)),
+        attrs.evolve(deployment(**CURRENT), metadata=ObjectMeta(generation=2)),
+    ]
+    assert on_its_way not in [readiness(each) for each in others]
 
 
 def pod(*, ready: bool = False, gone: bool = False, waiting: str = "") -> Pod:
@@ -137,8 +142,9 @@ def pod(*, ready: bool = False, gone: bool = False, waiting: str = "") -> Pod:
 
 def test_a_pod_counts_when_it_fails_is_ready_or_ends_and_at_no_step_between() -> None:
     assert trouble(pod()) == trouble(pod(waiting="ContainerCreating")) == trouble(None)
-    others = [pod(ready=True), pod(gone=True), pod(waiting="ErrImagePull")]
-    assert len({repr(trouble(each)) for each in (None, *others)}) == 4
+    ended = attrs.evolve(pod(), status=PodStatus(phase="Succeeded"))
+    others = [pod(ready=True), pod(gone=True), pod(waiting="ErrImagePull"), ended]
+    assert len({repr(trouble(each)) for each in (None, *others)}) == 5
 
 
 def test_a_child_without_our_label_belongs_to_no_unit() -> None:

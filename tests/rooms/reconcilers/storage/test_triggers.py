@@ -47,7 +47,6 @@ from gpuruntime.reconcilers.storage.observed import Observed
 from gpuruntime.reconcilers.storage.triggers import READS, StorageTriggers
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
-from gpuruntime.workqueue.queue import WorkQueue
 from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Cluster, clock
 from tests.rooms.reconcilers.world import OPTIONS, SETTLED
 
@@ -174,10 +173,9 @@ class Scene:
                 meter=NullMeter(),
             )
         )
-        units = WorkQueue[Key]("unit")
         leadership = Leadership()
         self._triggers = StorageTriggers(
-            self._informers, leadership, namespace=INSTANCE, units=units, meter=NullMeter()
+            self._informers, leadership, namespace=INSTANCE, meter=NullMeter()
         )
         for each in objects:
             self.put(each)

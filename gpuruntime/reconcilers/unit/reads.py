@@ -1,0 +1,157 @@
+"""Caches that the observation of a unit reads, each with the changes that wake the unit.
+
+A test compares both: it changes every member of every object that is read here. If the plan or
+the status of the unit changes, the unit must be woken, or have a time to look again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION, STORAGE, WORKER_OF
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.predicates import (
+    WAITING,
+    asked,
+    declared,
+    is_news,
+    limited,
+    mounted,
+    offered,
+    readiness,
+    staffed,
+    trouble,
+    unit_name,
+)
+from gpuruntime.workqueue.queue import Lane
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Read:
+    """Objects that are read of one cache; `cache` is its name in Caches.
+
+    `is_read` returns whether a change from the first to the second object changes a part that is
+    read; each may be None. `wakes` returns the units that read the object.
+    """
+
+    cache: str
+    what: str
+    is_read: Callable[[Any, Any], bool]
+    wakes: Callable[[Caches, Any], Iterable[Key]]
+    lane: Lane = Lane.NEW
+
+
+def by(*parts: Callable[[Any], object]) -> Callable[[Any, Any], bool]:
+    return lambda old, new: any(part(old) != part(new) for part in parts)
+
+
+def _operation(unit: GPUUnit | None) -> str:
+    return provenance.operation_of(unit) if unit else ""
+
+
+def _itself(_: Caches, unit: GPUUnit) -> Iterator[Key]:
+    yield unit.metadata.key
+
+
+def _rivals(caches: Caches, unit: GPUUnit) -> Iterable[Key]:
+    operation = _operation(unit)
+    return _keys(caches.units.store.by_index(OPERATION, operation)) if operation else ()
+
+
+def _workers(caches: Caches, template: GPUUnit) -> Iterable[Key]:
+    return _keys(caches.units.store.by_index(WORKER_OF, template.metadata.uid))
+
+
+def _declarers(caches: Caches, template: GPUUnit) -> Iterable[Key]:
+    found = declared(template)
+    return _keys(caches.units.store.by_index(FUNCTION, found[1])) if found else ()
+
+
+def _mounting(caches: Caches, unit: GPUUnit) -> Iterator[Key]:
+    for mount in unit.spec.storageMounts:
+        yield from _keys(caches.units.store.by_index(STORAGE, mount.name))
+
+
+def _waiting_for_storage(caches: Caches, storage: GPUStorage) -> Iterator[Key]:
+    """Yield the units that mount it, and units that wait for their other storages."""
+    for unit in tuple(caches.units.store.by_index(STORAGE, storage.metadata.name)):
+        yield from _mounting(caches, unit)
+
+
+def _waiting_for_stock(caches: Caches, stock: GPUUnit) -> Iterable[Key]:
+    return _keys(caches.units.store.by_index(WAITING, stock.spec.specName))
+
+
+def _owner(caches: Caches, child: Deployment | Service | NetworkPolicy | Pod) -> Iterator[Key]:
+    """Yield the unit that the child's label names, unless it is gone; its children outlive it."""
+    key = Key(child.metadata.namespace, unit_name(child))
+    if caches.units.store.get(key) or caches.stock.store.get(key):
+        yield key
+
+
+def _keys(units: Iterable[GPUUnit]) -> tuple[Key, ...]:
+    return tuple(unit.metadata.key for unit in units)
+
+
+def _becomes_free(old: GPUUnit | None, new: GPUUnit | None) -> bool:
+    was_free = old is not None and provenance.is_free(old)
+    return new is not None and provenance.is_free(new) and not was_free
+
+
+def _limits_change(old: GPUUnit | None, new: GPUUnit | None) -> bool:
+    """Return whether workers receive other limits; they are deleted with their template."""
+    return new is not None and limited(old) != limited(new)
+
+
+def _deployment_changes(old: Deployment | None, new: Deployment | None) -> bool:
+    return is_news(old, new) or readiness(old) != readiness(new)
+
+
+def _pod_changes(old: Pod | None, new: Pod | None) -> bool:
+    """Return whether a Pod becomes ready, fails or ends; a new one shows nothing yet."""
+    is_relabelled = old is not None and unit_name(old) != unit_name(new)
+    return new is None or is_relabelled or trouble(old) != trouble(new)
+
+
+READS: Final = (
+    Read(cache="units", what="the unit itself", is_read=by(asked, staffed), wakes=_itself),
+    Read(cache="units", what="rivals of its operation", is_read=by(_operation), wakes=_rivals),
+    Read(cache="units", what="its template", is_read=_limits_change, wakes=_workers),
+    Read(cache="units", what="owner of its function", is_read=by(declared), wakes=_declarers),
+    Read(cache="units", what="units beside it in line", is_read=by(mounted), wakes=_mounting),
+    Read(
+        cache="storages",
+        what="storages that it mounts",
+        is_read=by(offered),
+        wakes=_waiting_for_storage,
+    ),
+    Read(
+        cache="stock",
+        what="stock that it may claim",
+        is_read=_becomes_free,
+        wakes=_waiting_for_stock,
+    ),
+    Read(
+        cache="deployments",
+        what="its Deployment",
+        is_read=_deployment_changes,
+        wakes=_owner,
+        lane=Lane.BEGUN,
+    ),
+    Read(cache="services", what="its Service", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
+    Read(cache="policies", what="its policy", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
+    Read(cache="pods", what="its Pods", is_read=_pod_changes, wakes=_owner, lane=Lane.BEGUN),
+)
+# Read for the next Pod only: they change nothing of a Deployment that exists, and wake no unit.
+SURROUNDINGS: Final = {
+    "priorities": "the PriorityClass of its Pods",
+    "stock": "the node of its stock",
+}
