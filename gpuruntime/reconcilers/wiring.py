@@ -1,6 +1,7 @@
 """Composition of the reconcilers: caches on every replica, controllers on the leader."""
 
 import asyncio
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -27,7 +28,11 @@ from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
 from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
 from gpuruntime.reconcilers.object_metrics import ObjectMetrics
 from gpuruntime.reconcilers.stock.pool import PoolReconciler
+from gpuruntime.reconcilers.stock.pool_act import PoolActor
+from gpuruntime.reconcilers.stock.pool_observation import PoolObserver
+from gpuruntime.reconcilers.stock.pool_pass_plan import PoolOptions
 from gpuruntime.reconcilers.stock.reconciler import StockReconciler
+from gpuruntime.reconcilers.stock.seeding import Seeder
 from gpuruntime.reconcilers.storage.act import StorageActor
 from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.observation import StorageObserver
@@ -190,16 +195,7 @@ class Reconcilers:
         stock = StockReconciler(
             client=context.client, caches=caches, units=unit, recorder=self.recorder
         )
-        pool = PoolReconciler(
-            client=context.client,
-            caches=caches,
-            tombstones=self._tombstones,
-            defaults=context.options.pod_defaults,
-            retention_seconds=context.retention_seconds,
-            recorder=self.recorder,
-            term=context.term,
-            now=context.now,
-        )
+        pool = self._pool_reconciler()
         table = (
             ("unit", self._triggers.units, unit.reconcile),
             ("stock", self._triggers.stock, stock.reconcile),
@@ -210,6 +206,25 @@ class Reconcilers:
         return tuple(
             Controller(name, queue, reconcile, workers=WORKERS, meter=context.meter)
             for name, queue, reconcile in table
+        )
+
+    def _pool_reconciler(self) -> PoolReconciler:
+        context, caches = self._context, self._caches
+        defaults = context.options.pod_defaults
+        seeder = Seeder(context.client, caches.stock, defaults)
+        return PoolReconciler(
+            observer=PoolObserver(caches, seeder=seeder, term=context.term),
+            actor=PoolActor(
+                client=context.client,
+                pools=caches.pools,
+                seeder=seeder,
+                tombstones=self._tombstones,
+            ),
+            options=PoolOptions(
+                defaults=defaults, retention=timedelta(seconds=context.retention_seconds)
+            ),
+            recorder=self.recorder,
+            now=context.now,
         )
 
     def _storage_reconciler(

@@ -21,11 +21,8 @@ STOCK: Final = "gpuruntime.operations.claim.stock"
 DELETION: Final = "gpuruntime.operations.deletion"
 UNIT: Final = "gpuruntime.reconcilers.unit.reconciler"
 HANDOFF: Final = "gpuruntime.reconcilers.stock.reconciler"
-INVENTORY: Final = "gpuruntime.reconcilers.stock.inventory"
-REFILL: Final = "gpuruntime.reconcilers.stock.refill"
-RETIREMENT: Final = "gpuruntime.reconcilers.stock.retirement"
 POOL: Final = "gpuruntime.reconcilers.stock.pool"
-DISSOLUTION: Final = "gpuruntime.reconcilers.stock.dissolution"
+POOL_ACT: Final = "gpuruntime.reconcilers.stock.pool_act"
 SEEDING: Final = "gpuruntime.reconcilers.stock.seeding"
 OBSERVING: Final = "gpuruntime.reconcilers.unit.observation"
 ACTING: Final = "gpuruntime.reconcilers.unit.act"
@@ -126,13 +123,18 @@ COUNTERPARTS: Final = (
         ("_live_claimant", "_free"),
         leaders._claim_writes,
     ),
+    # That nothing is deleted before its ordinal is recorded, is in the plan and its table.
+    Counterpart(POOL, "PoolReconciler.reconcile", ("act", "_report"), leaders._pool_writes),
+    Counterpart(POOL, "PoolReconciler._report", ("patch",), leaders._pool_writes),
     Counterpart(
-        REFILL,
-        "PoolRefill.refill",
-        ("make", "report", "remove", "retire"),
+        POOL_ACT,
+        "PoolActor.act",
+        (
+            *("_adopt", "make", "_remove", "patch"),
+            *("ensure_tombstone", "delete", "ensure_tombstone", "patch"),
+        ),
         leaders._pool_writes,
     ),
-    Counterpart(REFILL, "PoolRefill.report", ("patch",), leaders._pool_writes),
     Counterpart(MANAGER, "ManagerParts.drain", ("drain",), leaders._hand_over),
 )
 
@@ -159,11 +161,9 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
         Verb.SHRINK,
     ),
     (SEEDING, Write("Seeder._create_or_get", "create", frozenset())): (Verb.MAKE,),
-    (INVENTORY, Write("PoolInventory.patch", "patch", frozenset({"resource_version"}))): (
-        Verb.RECORD,
-    ),
+    (POOL_ACT, Write("PoolActor.patch", "patch", frozenset({"resource_version"}))): (Verb.RECORD,),
     # These writes do not decide which unit has which stock.
-    (RETIREMENT, Write("PoolRetirement.retire", "delete", frozenset({"uid"}))): (),
+    (POOL_ACT, Write("PoolActor.act", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper.remove", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper._patch", "patch", frozenset({"resource_version"}))): (),
 }
@@ -192,11 +192,8 @@ def test_every_write_of_the_protocol_is_a_write_of_the_model_with_its_guard() ->
         CHILDREN,
         HANDOFF,
         SEEDING,
-        INVENTORY,
-        REFILL,
-        RETIREMENT,
         POOL,
-        DISSOLUTION,
+        POOL_ACT,
     )
     assert {(module, each) for module in modules for each in writes(module)} == set(WRITES)
     assert {verb for verbs in WRITES.values() for verb in verbs} == set(Verb)

@@ -127,8 +127,8 @@ CORE: Final = (
     ),
     Mutation(
         "an ordinal is recorded while its create is in flight",
-        "gpuruntime.reconcilers.stock.refill",
-        "is_settled = not self._inventory.unsettled_seconds(pool)",
+        "gpuruntime.reconcilers.stock.pool_pass_plan",
+        "is_settled = not observed.unsettled_seconds",
         "is_settled = True",
     ),
     Mutation(
@@ -221,9 +221,9 @@ CORE: Final = (
     ),
     Mutation(
         "a pool is deleted while a create of its stock may land",
-        "gpuruntime.reconcilers.stock.dissolution",
-        "        left = self.inventory.unsettled_seconds(pool) if stock.highest > seeded else 0.0",
-        "        left = 0.0",
+        "gpuruntime.reconcilers.stock.pool_pass_plan",
+        "    left = observed.unsettled_seconds if stock.highest > seeded else 0.0",
+        "    left = 0.0",
     ),
     Mutation(
         "a unit of an earlier request is answered as newly created",

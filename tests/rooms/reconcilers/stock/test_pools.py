@@ -42,7 +42,7 @@ def remembered(manager: Manager) -> dict[Key, float]:
     """Return when the manager last wrote the status of each pool."""
     (pools,) = (each for each in manager.reconcilers._controllers if each.name == "pool")
     reconciler = pools._reconcile.__self__  # type: ignore[attr-defined]  # it is a bound method
-    told: dict[Key, float] = reconciler._refill._reported
+    told: dict[Key, float] = reconciler.observer.reported
     return told
 
 
