@@ -27,6 +27,8 @@ from gpuruntime.reconcilers.events import COMPONENT
 from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
 from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
 from gpuruntime.reconcilers.object_metrics import ObjectMetrics
+from gpuruntime.reconcilers.stock.act import StockActor
+from gpuruntime.reconcilers.stock.observation import StockObserver
 from gpuruntime.reconcilers.stock.pool import PoolReconciler
 from gpuruntime.reconcilers.stock.pool_act import PoolActor
 from gpuruntime.reconcilers.stock.pool_observation import PoolObserver
@@ -193,7 +195,10 @@ class Reconcilers:
         unit = self._unit_reconciler(holds, starts)
         storage = self._storage_reconciler(holds, writes)
         stock = StockReconciler(
-            client=context.client, caches=caches, units=unit, recorder=self.recorder
+            observer=StockObserver(context.client, caches),
+            actor=StockActor(
+                client=context.client, stock=caches.stock, units=unit, recorder=self.recorder
+            ),
         )
         pool = self._pool_reconciler()
         table = (

@@ -13,6 +13,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.reconcilers.stock.act import delete_stock
 from gpuruntime.reconcilers.stock.pool_pass_plan import (
     FINALIZER,
     Adopt,
@@ -25,7 +26,6 @@ from gpuruntime.reconcilers.stock.pool_pass_plan import (
 )
 from gpuruntime.reconcilers.stock.pool_plan import ORIGIN
 from gpuruntime.reconcilers.stock.pool_status import USED_UP_AT
-from gpuruntime.reconcilers.stock.reconciler import delete_stock
 from gpuruntime.reconcilers.stock.seeding import Seeder
 from gpuruntime.reconcilers.tombstones import ensure_tombstone
 

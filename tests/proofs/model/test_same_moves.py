@@ -20,7 +20,8 @@ CLAIMS: Final = "gpuruntime.operations.claim.protocol"
 STOCK: Final = "gpuruntime.operations.claim.stock"
 DELETION: Final = "gpuruntime.operations.deletion"
 UNIT: Final = "gpuruntime.reconcilers.unit.reconciler"
-HANDOFF: Final = "gpuruntime.reconcilers.stock.reconciler"
+HANDOFF: Final = "gpuruntime.reconcilers.stock.act"
+HANDOFF_READS: Final = "gpuruntime.reconcilers.stock.observation"
 POOL: Final = "gpuruntime.reconcilers.stock.pool"
 POOL_ACT: Final = "gpuruntime.reconcilers.stock.pool_act"
 SEEDING: Final = "gpuruntime.reconcilers.stock.seeding"
@@ -117,11 +118,12 @@ COUNTERPARTS: Final = (
         ("ensure", "hold", "_keep_secret", "take", "claim_for", "_delete", "_keep_or_remove"),
         leaders._unit_writes,
     ),
+    # The claimant is read live after the grace, and the claim is freed only after that.
     Counterpart(
-        HANDOFF,
-        "StockReconciler._free_after_grace",
-        ("_live_claimant", "_free"),
-        leaders._claim_writes,
+        HANDOFF_READS, "StockObserver.observe", ("_pool", "_live_claimant"), leaders._claim_writes
+    ),
+    Counterpart(
+        HANDOFF, "StockActor.act", ("keep", "delete_stock", "_free"), leaders._claim_writes
     ),
     # That nothing is deleted before its ordinal is recorded, is in the plan and its table.
     Counterpart(POOL, "PoolReconciler.reconcile", ("act", "_report"), leaders._pool_writes),
@@ -153,9 +155,7 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
         Verb.LOSE,
     ),
     (CHILDREN, Write("ChildKeeper._create", "create", frozenset())): (Verb.START,),
-    (HANDOFF, Write("StockReconciler._free", "patch", frozenset({"resource_version"}))): (
-        Verb.FREE,
-    ),
+    (HANDOFF, Write("StockActor._free", "patch", frozenset({"resource_version"}))): (Verb.FREE,),
     (HANDOFF, Write("delete_stock", "delete", frozenset({"uid", "resource_version"}))): (
         Verb.CONSUME,
         Verb.SHRINK,

@@ -108,13 +108,13 @@ CORE: Final = (
     ),
     Mutation(
         "a claim is never freed",
-        "gpuruntime.reconcilers.stock.reconciler",
-        "        await self._free(stock)\n        return DONE\n\n    def",
-        "        return DONE\n\n    def",
+        "gpuruntime.reconcilers.stock.plan",
+        "            return Plan(intents=(Free(),))",
+        "            return Plan(intents=())",
     ),
     Mutation(
         "stock is deleted without a guard",
-        "gpuruntime.reconcilers.stock.reconciler",
+        "gpuruntime.reconcilers.stock.act",
         "            uid=stock.metadata.uid,\n"
         "            resource_version=stock.metadata.resourceVersion,\n",
         "",
