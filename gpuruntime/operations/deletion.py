@@ -32,13 +32,18 @@ class Deletions:
     def has_deleted(self, value: KubernetesObject) -> bool:
         return value.metadata.uid in self._deleted
 
-    async def delete(self, resource: Resource[ObjectT], value: ObjectT) -> None:
+    async def delete(
+        self, resource: Resource[ObjectT], value: ObjectT, *, ends_operation: bool = True
+    ) -> None:
         """Delete the object; another object of the same name stays untouched.
+
+        Without `ends_operation` there is no tombstone, since the operation goes on elsewhere.
 
         Return once the object is gone or terminating. Lost answers are retried, so the caller must
         bound the time. Raise KubeError.
         """
-        await self._tombstones.write(resource.kind, value)
+        if ends_operation:
+            await self._tombstones.write(resource.kind, value)
         while not provenance.is_terminating(value):
             try:
                 await self._client.delete(resource, value.metadata.key, uid=value.metadata.uid)

@@ -129,13 +129,15 @@ class Units:
     ) -> None:
         """Delete the unit, after its tombstone was written.
 
+        A unit that lost its operation to another one gets none: that one carries it out.
         `if_match` is checked before any write. A second deletion raises UnitNotFoundError.
         """
         cache, key = self._place(name, Lifecycle.INSTANCE)
         async with self._bounded(f"deletion of unit {name}"):
             unit = _in_scope(await self._live(cache, key), scope)
             demand_match(unit, if_match, what="unit")
-            await self._deletions.delete(GPU_UNITS, unit)
+            has_lost = provenance.has_lost(unit)
+            await self._deletions.delete(GPU_UNITS, unit, ends_operation=not has_lost)
 
     async def _attempt(self, order: UnitOrder) -> Creation:
         attempt = ClaimAttempt(

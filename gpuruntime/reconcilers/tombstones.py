@@ -20,7 +20,6 @@ from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS, ConfigMap
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject, ObjectMeta, PartialObject
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.operations.tombstones import Tombstones
-from gpuruntime.reconcilers.unit.start_plan import has_lost
 from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
@@ -168,4 +167,4 @@ def _remains_of(unit: GPUUnit) -> PartialObject:
 
 
 def _ends_its_operation(unit: GPUUnit) -> bool:
-    return bool(provenance.operation_of(unit)) and not has_lost(unit)
+    return bool(provenance.operation_of(unit)) and not provenance.has_lost(unit)

@@ -8,7 +8,9 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.timestamps import moment_of, rfc3339_micro
@@ -72,6 +74,12 @@ def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
         operation_of(claimant) != operation_of(stock)
         or source_uid_of(claimant) != stock.metadata.uid
     )
+
+
+def has_lost(unit: GPUUnit) -> bool:
+    """Return whether the status says that another unit of the operation has precedence."""
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return ready is not None and ready.reason == UnitReason.OPERATION_CONFLICT
 
 
 def seniority(value: KubernetesObject) -> tuple[float, str]:

@@ -249,6 +249,16 @@ class StartOver:
 Move: TypeAlias = Answer | Fail | ReadByName | StartOver
 
 
+def ends(tombstone: Tombstone, unit: GPUUnit | None) -> bool:
+    """Return whether the tombstone ends the operation of our live unit, or of None.
+
+    A unit that has started carries the operation out, so another unit's tombstone does not end it.
+    Before that, the unit may be one that a late create has brought back.
+    """
+    has_started = unit is not None and unit.status.timeline.createdAt is not None
+    return unit is None or not has_started or tombstone.covers(unit)
+
+
 def after_claim(
     tombstone: Tombstone | GpuRuntimeError | None,
     taken: Claim | Answer | GpuRuntimeError,

@@ -158,11 +158,11 @@ class ClaimAttempt:
         brought it back, the tombstone decides.
         """
         unit = await self._read(key)
-        is_ours = unit is not None and self._is_ours(unit)
-        if unit is not None and is_ours and provenance.is_terminating(unit):
+        ours = unit if unit is not None and self._is_ours(unit) else None
+        if ours is not None and provenance.is_terminating(ours):
             raise claim_plan.operation_finished(self._request.operation_id)
-        await self._demand_unfinished()
-        return unit if is_ours else None
+        await self._demand_unfinished(ours)
+        return ours
 
     async def _demand_free_names(self) -> None:
         """Reject a taken name or function early, before any stock is claimed.
@@ -291,8 +291,10 @@ class ClaimAttempt:
             return UnitAbsent(lost or translated(error))
         return UnitAbsent(lost) if unit is None else UnitFound(unit, lost)
 
-    async def _demand_unfinished(self) -> None:
-        if await self._tombstones.find(self._request.operation_id):
+    async def _demand_unfinished(self, live: GPUUnit | None = None) -> None:
+        """Raise an error if the operation is finished; `live` is its unit, if there is one."""
+        tombstone = await self._tombstones.find(self._request.operation_id)
+        if tombstone is not None and claim_plan.ends(tombstone, live):
             raise claim_plan.operation_finished(self._request.operation_id)
 
     async def _read(self, key: Key) -> GPUUnit | None:

@@ -10,10 +10,8 @@ import attrs
 
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
-from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPUUnit
-from gpuruntime.models.kubernetes.conditions import condition_of
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -82,12 +80,6 @@ def has_started(unit: GPUUnit, *, has_deployment: bool) -> bool:
     return has_deployment or unit.status.timeline.createdAt is not None
 
 
-def has_lost(unit: GPUUnit) -> bool:
-    """Return whether the status says that another unit of the operation has precedence."""
-    ready = condition_of(unit.status.conditions, ConditionType.READY)
-    return ready is not None and ready.reason == UnitReason.OPERATION_CONFLICT
-
-
 def gate(
     candidate: Candidate,
     *,
@@ -110,7 +102,7 @@ def gate(
         winner = min((candidate, *rivals), key=_precedence)
         if winner is not candidate:
             return Lose(_lost_to(f"belongs to unit {winner.unit.metadata.key}", unit))
-    if has_lost(unit):
+    if provenance.has_lost(unit):
         # Only one unit of an operation ever starts, even after the one that started is gone.
         return Lose(_lost_to("belonged to a unit that is gone", unit))
     if rivals and unsettled_seconds:

@@ -21,6 +21,7 @@ from gpuruntime.strict.structure import StrictError
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
 from tests.rooms.operations.cluster import (
     INSTANCE,
+    READY,
     STOCK,
     SYSTEM,
     Cluster,
@@ -356,6 +357,15 @@ async def test_a_unit_without_an_operation_leaves_no_tombstone(cluster: Cluster)
     }
     cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
     async with replica(cluster) as api:
+        await api.inventory.units.delete("demo")
+    assert tombstones(cluster) == cluster.units == []
+
+
+async def test_a_unit_that_lost_its_operation_leaves_no_tombstone(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        lost = READY | {"status": "False", "reason": "OperationConflict"}
+        cluster.call("PATCH", f"{DEMO}/status", {"status": {"conditions": [lost]}})
         await api.inventory.units.delete("demo")
     assert tombstones(cluster) == cluster.units == []
 

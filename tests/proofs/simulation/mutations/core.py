@@ -62,6 +62,22 @@ CORE: Final = (
         "pass",
     ),
     Mutation(
+        "the deletion of a loser ends the operation of the winner",
+        "gpuruntime.operations.units",
+        "ends_operation=not has_lost",
+        "ends_operation=True",
+        "tests/rooms/operations/test_units.py"
+        "::test_a_unit_that_lost_its_operation_leaves_no_tombstone",
+    ),
+    Mutation(
+        "the tombstone of any unit ends the operation of a started unit",
+        "gpuruntime.operations.claim.plan",
+        "    return unit is None or not has_started or tombstone.covers(unit)",
+        "    return True",
+        "tests/rooms/operations/claim/test_protocol.py"
+        "::test_the_tombstone_of_another_unit_does_not_end_the_operation_of_a_started_unit",
+    ),
+    Mutation(
         "several units of an operation start",
         "gpuruntime.reconcilers.unit.start_plan",
         "        if winner is not candidate:",

@@ -211,6 +211,10 @@ class StoryRunner:
             name = loser.metadata.name
             await self.until(partial(self._has_lost, name))
             await caller.call("DELETE", f"{UNITS}/{name}")
+        for body in (first, second):
+            if losers and body["name"] not in {each.metadata.name for each in losers}:
+                replay = (await caller.call("POST", UNITS, body)).answer
+                self.require(replay.status == 200, f"{story.operation}, the winner's: {replay}")
         self.note(story.operation, "one started")
 
     def _has_lost(self, name: str) -> bool:

@@ -9,7 +9,9 @@ import pytest
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.requests.pools import SeedStock
+from gpuruntime.operations.operations import tombstones_of
 from tests.faults import DROPPED, Fault, refused, slow
 from tests.rooms.operations.cluster import (
     INSTANCE,
@@ -427,6 +429,28 @@ async def test_our_unit_that_is_being_deleted_finishes_the_operation(cluster: Cl
             assert await other.create(name="demo") == "operation_finished"
             other.transport.hold_watches()
     assert len(cluster.claimed) == 1
+
+
+@pytest.mark.parametrize(
+    ("has_started", "answer"),
+    [(True, "200 demo"), (False, "operation_finished")],
+    ids=["started", "perhaps brought back by a late create"],
+)
+async def test_the_tombstone_of_another_unit_does_not_end_the_operation_of_a_started_unit(
+    cluster: Cluster, has_started: bool, answer: str
+) -> None:
+    cluster.add_stock(1)
+    path = GPU_UNITS.path(namespace=INSTANCE, name="demo")
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        demo = await api.context.client.get(GPU_UNITS, Key(INSTANCE, "demo"))
+        other = attrs.evolve(demo.metadata, name="other", uid="uid-other")
+        await tombstones_of(api.context).write("GPUUnit", attrs.evolve(demo, metadata=other))
+        if has_started:
+            timeline = {"createdAt": "2025-01-01T00:00:00.000000Z"}
+            cluster.call("PATCH", f"{path}/status", {"status": {"timeline": timeline}})
+        async with replica(cluster, seed=2) as later:
+            assert await later.create(name="demo") == answer
 
 
 async def test_a_name_that_became_free_is_tried_again(cluster: Cluster) -> None:
