@@ -1,6 +1,5 @@
 """The envelope is what a unit holds of a node; envelopes are compared by value."""
 
-from functools import lru_cache
 from typing import Protocol
 
 import attrs
@@ -51,7 +50,6 @@ def envelope_of(spec: HasEnvelope) -> Envelope:
     )
 
 
-@lru_cache(maxsize=1024)
 def _comparable(text: str) -> Quantity | str:
     try:
         return parse_quantity(text)

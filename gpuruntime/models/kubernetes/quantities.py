@@ -7,6 +7,7 @@ texts of more than 128 characters.
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Self
 
 import attrs
@@ -108,6 +109,7 @@ class Quantity:
 EXBIBYTE: Final = Quantity.of_bytes(2**60)
 
 
+@lru_cache(maxsize=4096)  # the same few texts come in every object, and drift compares them
 def parse_quantity(text: str) -> Quantity:
     """Return the quantity, rounded away from zero to a billionth, as the API server does."""
     if len(text) > _MAX_LENGTH:

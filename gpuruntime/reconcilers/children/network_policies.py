@@ -6,6 +6,7 @@ everything. The latter is written only if the configuration allows all.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -63,13 +64,19 @@ def _outside(options: NetworkOptions) -> list[Any]:
     """Allow the name servers, and the Internet unless all of it is blocked."""
     if options.allows_all:
         return [{}]
-    blocks = [
-        {"ipBlock": {"cidr": EVERYWHERE[version], **_present("except", blocked)}}
-        for version, blocked in _blocked(options).items()
-        if not any(ip_network(cidr).prefixlen == 0 for cidr in blocked)
-    ]
-    names = _dns(options)
-    return [names, {"to": blocks}] if blocks else [names]
+    blocks, names = _internet(options.blocked_cidrs), _dns(options)
+    return [names, {"to": [*blocks]}] if blocks else [names]
+
+
+@cache
+def _internet(blocked_cidrs: tuple[str, ...]) -> tuple[JsonObject, ...]:
+    """Return the allowed blocks of each IP version. Every policy needs them; parsing is slow."""
+    blocks: list[JsonObject] = []
+    for version, everywhere in EVERYWHERE.items():
+        blocked = [each for each in blocked_cidrs if ip_network(each).version == version]
+        if not any(ip_network(cidr).prefixlen == 0 for cidr in blocked):
+            blocks.append({"ipBlock": {"cidr": everywhere, **_present("except", blocked)}})
+    return tuple(blocks)
 
 
 def _dns(options: NetworkOptions) -> JsonObject:
@@ -96,13 +103,6 @@ def _nats(peer: NatsPeer) -> JsonObject:
     return {
         "namespaceSelector": _pods(peer.namespace_labels),
         "podSelector": _pods(peer.pod_labels),
-    }
-
-
-def _blocked(options: NetworkOptions) -> dict[int, list[str]]:
-    return {
-        version: [cidr for cidr in options.blocked_cidrs if ip_network(cidr).version == version]
-        for version in EVERYWHERE
     }
 
 
