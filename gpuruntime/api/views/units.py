@@ -47,11 +47,10 @@ def _source_of(unit: GPUUnit) -> SourceStock | None:
 
 
 def _timeline_of(unit: GPUUnit) -> Timeline:
-    """Return the timeline; the API's own moments stand in until the manager has written all."""
+    """Return the timeline; the API's own moments stand in until the manager has written them."""
     timeline = unit.status.timeline
     return attrs.evolve(
         timeline,
         acceptedAt=timeline.acceptedAt or provenance.accepted_at(unit),
         claimedAt=timeline.claimedAt or provenance.claimed_at(unit),
-        createdAt=timeline.createdAt or unit.metadata.creationTimestamp,
     )

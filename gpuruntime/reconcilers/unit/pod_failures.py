@@ -109,10 +109,10 @@ def _ends(status: ContainerStatus) -> int:
 
 
 def _ending(ended: Terminated) -> str:
-    code = f"exit code {ended.exitCode}"
+    words = [f"exit code {ended.exitCode}"]
     if ended.reason == "OOMKilled":
-        return f"{code}: out of memory: the process took more than the unit's memory"
-    return f"{code}: {ended.message.strip()}" if ended.message.strip() else code
+        words.append("out of memory: the process took more than the unit's memory")
+    return ": ".join([*words, *filter(None, [ended.message.strip()])])
 
 
 def _unschedulable(pod: Pod) -> PodFailure | None:

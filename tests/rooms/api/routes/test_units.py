@@ -43,6 +43,7 @@ async def test_a_new_unit_is_201_and_has_the_stocks_envelope(api: Service) -> No
     assert view["sourceStock"]["namespace"] == STOCK
     assert (view["phase"], view["operationID"]) == ("Progressing", "one")
     assert view["timeline"]["acceptedAt"] <= view["timeline"]["claimedAt"]
+    assert view["timeline"]["createdAt"] is None, "no Deployment exists yet"
 
 
 async def test_a_repeated_request_is_200_and_marked_as_a_replay(api: Service) -> None:

@@ -55,6 +55,12 @@ def text_of(**status: Any) -> str:
             container(terminated={"exitCode": 137, "reason": "OOMKilled"}),
             f"pod/runtime: OOMKilled: exit code 137: {OUT_OF_MEMORY}",
         ),
+        (
+            container(
+                terminated={"exitCode": 137, "reason": "OOMKilled", "message": "loaded 7 of 9\n"}
+            ),
+            f"pod/runtime: OOMKilled: exit code 137: {OUT_OF_MEMORY}: loaded 7 of 9",
+        ),
         (container(restarts=1, ready=True, running={}, last=ENDED), ""),
     ],
     ids=[
@@ -63,6 +69,7 @@ def text_of(**status: Any) -> str:
         "image cannot be pulled",
         "crashed",
         "out of memory",
+        "out of memory, with last words",
         "running again after a crash",
     ],
 )
