@@ -1,8 +1,9 @@
 """Replicas that claim at the same time divide the stock between them.
 
-Replicas share only the API server. They learn of each other from the marks of new claims, which
-name the replica. While others claim too, each replica tries its own share of the stock first. All
-of them derive the shares from the same hash, so that they no longer conflict.
+Replicas share only the API server. They learn of each other when their claims conflict, because
+the mark on the stock unit names the replica that won. For a while after that, each replica tries
+its own share of the stock first. All of them derive the shares from the same hash, so that they no
+longer conflict.
 
 Only the number of conflicts depends on this. The PATCH at the observed version alone decides which
 claim gets a stock unit.
@@ -16,13 +17,15 @@ from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.units import GPUUnit
 
-# A replica that was not met for this long has stopped claiming, or is gone. If it claims rarely,
-# conflicts are rare, and the other replicas should have all stock in their share.
-REMEMBERED_SECONDS: Final = 5.0
+# A replica that was not met for this long has stopped claiming, or is gone.
+REMEMBERED_SECONDS: Final = 60.0
 
 
 class StockShards:
-    """This replica's share of the stock, given the replicas that it has met."""
+    """This replica's share of the stock, given the replicas that it has met.
+
+    A conflict within one operation, whose request reached two replicas, is no meeting.
+    """
 
     def __init__(self, rng: Random) -> None:
         self._name = f"{rng.getrandbits(64):016x}"
@@ -35,7 +38,7 @@ class StockShards:
         return f"{self._name}.{self._attempts}"
 
     def meet(self, stock: GPUUnit) -> None:
-        """Note the replica that has claimed the stock unit, unless it is this one."""
+        """Note the replica that has claimed the stock unit for another operation."""
         name = provenance.attempt_of(stock).partition(".")[0]
         if name and name != self._name:
             self._met_at[name] = loop_time()

@@ -32,7 +32,6 @@ from gpuruntime.kube.errors import (
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
-from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.claim.plan import (
     Claim,
@@ -144,7 +143,6 @@ class StockClaims:
         self._peers = StockShards(rng)
         self._beyond_share = KeyedLock[str]()
         self._lists = SharedReads(self._list)
-        stock.add_handler(self._on_change)
 
     async def claim(self, request: ClaimRequest) -> Claim | None:
         """Claim a stock unit, or return None if none is left.
@@ -353,9 +351,7 @@ class StockClaims:
         except NotFoundError:
             return Elsewhere()
         self._stock.write_through(found)
-        return claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, request)
-
-    def _on_change(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        """Meet the replica that has just claimed the stock unit."""
-        if old and new and not provenance.is_claimed(old) and provenance.is_claimed(new):
-            self._peers.meet(new)
+        seen = claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, request)
+        if isinstance(seen, Elsewhere):
+            self._peers.meet(found)
+        return seen

@@ -83,18 +83,6 @@ async def test_callers_that_empty_a_pool_each_get_a_unit_with_few_conflicts(
     assert meter.total / 500 < 0.05
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_replicas_that_begin_to_claim_at_once_soon_conflict_no_more(
-    cluster: Cluster, seed: int
-) -> None:
-    cluster.add_stock(150)
-    meter = Conflicts()
-    async with two_replicas(cluster, seed, meter) as replicas:
-        told = await sent_by(64, replicas, [f"op.{number}" for number in range(214)])
-    assert told == {"201": 150, "insufficient_capacity": 64}
-    assert meter.total <= 10
-
-
 @pytest.mark.parametrize("seed", range(10))
 async def test_one_request_sent_to_both_replicas_at_once_makes_one_unit(
     cluster: Cluster, seed: int
