@@ -83,21 +83,21 @@ def serverless(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure the budgets as ratios, side by side in one run."""
-    install(session, "bench", "local")
+    install(session, "bench", "local", "postgres")
     session.run("python", "-m", "tests.proofs.bench", *session.posargs)
 
 
 @nox.session
 def load(session: nox.Session) -> None:
     """Run 10,000 stock units and 2,000 claims on a real control plane, within budgets."""
-    install(session, "bench", "local")
+    install(session, "bench", "local", "postgres")
     session.run("python", "-m", "tests.proofs.load", *session.posargs)
 
 
 @nox.session
 def simulate(session: nox.Session) -> None:
     """Run the whole product in virtual time under planned faults, seed after seed."""
-    install(session, "tests", "local")
+    install(session, "tests", "local", "postgres")
     # These seeds crash before, during and after every write that they make 500 times.
     seeds = session.posargs or ["--seeds", "0-199", "--covered", "500"]
     session.run("python", "-m", "tests.proofs.simulation", *seeds)
@@ -106,12 +106,12 @@ def simulate(session: nox.Session) -> None:
 @nox.session
 def mutations(session: nox.Session) -> None:
     """Check that the simulation finds defects: each is planted, one at a time."""
-    install(session, "tests", "local")
+    install(session, "tests", "local", "postgres")
     session.run("python", "-m", "tests.proofs.simulation.mutations", *session.posargs)
 
 
 @nox.session
 def model(session: nox.Session) -> None:
     """Explore the claim and stock protocol in small scopes, then without each clause."""
-    install(session, "tests")
+    install(session, "tests", "local", "postgres")
     session.run("python", "-m", "tests.proofs.model", *session.posargs)
