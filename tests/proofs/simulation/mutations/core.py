@@ -230,10 +230,8 @@ CORE: Final = (
     Mutation(
         "a replay is answered with a unit that was created again",
         "gpuruntime.operations.claim.protocol",
-        "        await self._demand_unfinished()\n        return unit if is_ours else None",
-        "        if unit is None or not is_ours:\n"
-        "            await self._demand_unfinished()\n"
-        "        return unit if is_ours else None",
+        "        await self._demand_unfinished(ours)\n",
+        "        if ours is None:\n            await self._demand_unfinished(ours)\n",
     ),
     Mutation(
         "a pool is deleted while a create of its stock may land",
