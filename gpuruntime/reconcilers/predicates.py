@@ -129,10 +129,14 @@ def is_news(
 def readiness(deployment: Deployment | None) -> object:
     """Return whether the Deployment runs its current template, and why the cluster rejects it."""
     if deployment is None:
-        return (False, True, False, "")
+        return (False, True, "")
     status = deployment.status
     is_ready = is_current(deployment) and status.readyReplicas > 0
-    return (is_ready, is_rolled_out(deployment), status.replicas > 0, deployment.refusal)
+    return (is_ready, is_rolled_out(deployment), deployment.refusal)
+
+
+def has_replicas(deployment: Deployment | None) -> bool:
+    return deployment is not None and deployment.status.replicas > 0
 
 
 def trouble(pod: Pod | None) -> object:

@@ -22,6 +22,7 @@ from gpuruntime.reconcilers.predicates import (
     WAITING,
     asked,
     declared,
+    has_replicas,
     is_news,
     limited,
     mounted,
@@ -97,6 +98,14 @@ def _owner(caches: Caches, child: Deployment | Service | NetworkPolicy | Pod) ->
         yield key
 
 
+def _mounting_owner(caches: Caches, deployment: Deployment) -> Iterator[Key]:
+    """Yield the owner if it mounts storages: while it waits for one, it may run as before."""
+    for key in _owner(caches, deployment):
+        unit = caches.units.store.get(key)
+        if unit is not None and unit.spec.storageMounts:
+            yield key
+
+
 def _keys(units: Iterable[GPUUnit]) -> tuple[Key, ...]:
     return tuple(unit.metadata.key for unit in units)
 
@@ -144,6 +153,13 @@ READS: Final = (
         what="its Deployment",
         is_read=_deployment_changes,
         wakes=_owner,
+        lane=Lane.BEGUN,
+    ),
+    Read(
+        cache="deployments",
+        what="whether its Deployment has Pods",
+        is_read=by(has_replicas),
+        wakes=_mounting_owner,
         lane=Lane.BEGUN,
     ),
     Read(cache="services", what="its Service", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
