@@ -24,6 +24,7 @@ from gpuruntime.reconcilers.predicates import (
     by_wait,
     counted,
     has_begun,
+    has_replicas,
     is_news,
     readiness,
     trouble,
@@ -121,12 +122,20 @@ def test_a_deployment_counts_when_it_is_rolled_out_ready_or_refused() -> None:
     on_its_way = readiness(deployment(**CURRENT))
     quota = Condition(type="ReplicaFailure", status="True", message="over quota")
     others = [
-        deployment(),
         deployment(**CURRENT, readyReplicas=1),
         deployment(**CURRENT, conditions=(quota,)),
         attrs.evolve(deployment(**CURRENT), metadata=ObjectMeta(generation=2)),
     ]
     assert on_its_way not in [readiness(each) for each in others]
+
+
+def test_the_first_replica_alone_does_not_change_how_a_deployment_counts() -> None:
+    assert readiness(deployment()) == readiness(deployment(**CURRENT))
+    assert [has_replicas(each) for each in (None, deployment(), deployment(replicas=1))] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def pod(*, ready: bool = False, gone: bool = False, waiting: str = "") -> Pod:
