@@ -18,7 +18,6 @@ from gpuruntime.models.kinds.pools import StockPool, StockPoolSpec, StockPoolSta
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
-from gpuruntime.operations.lookup.caches import Cache, Store
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
 from gpuruntime.reconcilers.stock.observation import StockObserver
@@ -28,6 +27,7 @@ from gpuruntime.reconcilers.stock.seeding import Seeder
 from gpuruntime.reconcilers.triggers import Triggers
 from gpuruntime.workqueue.queue import WorkQueue
 from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster, clock
+from tests.rooms.reconcilers.noted_cache import NotedCache
 from tests.rooms.reconcilers.world import OPTIONS, SETTLED
 
 pytestmark = pytest.mark.looptime
@@ -41,26 +41,6 @@ CLAIM: Final[dict[str, Any]] = {
     labels.OPERATION_ID: "op",
     labels.CLAIM_ATTEMPT: "a",
 }
-
-
-class NotedCache:
-    """A cache that notes each access to its store."""
-
-    def __init__(self, cache: Cache[Any], name: str, reads: set[str]) -> None:
-        self._cache = cache
-        self._name = name
-        self._reads = reads
-
-    @property
-    def store(self) -> Store[Any]:
-        self._reads.add(self._name)
-        return self._cache.store
-
-    def add_handler(self, handler: Any) -> None:
-        self._cache.add_handler(handler)
-
-    def write_through(self, written: Any) -> bool:
-        return self._cache.write_through(written)
 
 
 class Scene:

@@ -37,7 +37,6 @@ from gpuruntime.models.kubernetes.volumes import (
     VolumeClaimStatus,
 )
 from gpuruntime.models.kubernetes.workloads import Deployment, DeploymentStatus
-from gpuruntime.operations.lookup.caches import Cache, Store
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
@@ -48,6 +47,7 @@ from gpuruntime.reconcilers.storage.triggers import READS, StorageTriggers
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Cluster, clock
+from tests.rooms.reconcilers.noted_cache import NotedCache
 from tests.rooms.reconcilers.world import OPTIONS, SETTLED
 
 pytestmark = pytest.mark.looptime
@@ -137,26 +137,6 @@ UNITS: Final = {labels.UNIT: "u"}
 JOB_OWNER: Final = OwnerReference(kind="Job", name="j", uid="uid-j", controller=True)
 
 
-class Noted:
-    """A cache that notes each access to its store."""
-
-    def __init__(self, cache: Cache[Any], name: str, reads: set[str]) -> None:
-        self._cache = cache
-        self._name = name
-        self._reads = reads
-
-    @property
-    def store(self) -> Store[Any]:
-        self._reads.add(self._name)
-        return self._cache.store
-
-    def add_handler(self, handler: Any) -> None:
-        self._cache.add_handler(handler)
-
-    def write_through(self, written: Any) -> bool:
-        return self._cache.write_through(written)
-
-
 class Scene:
     """Informers that a test fills by hand, and the storages' triggers and observer over them."""
 
@@ -226,10 +206,10 @@ class Scene:
             cache = getattr(caches, field.name)
             if isinstance(cache, dict):
                 noted[field.name] = {
-                    name: Noted(each, field.name, self.reads) for name, each in cache.items()
+                    name: NotedCache(each, field.name, self.reads) for name, each in cache.items()
                 }
             else:
-                noted[field.name] = Noted(cache, field.name, self.reads)
+                noted[field.name] = NotedCache(cache, field.name, self.reads)
         return Caches(**noted)
 
 

@@ -38,7 +38,7 @@ from gpuruntime.models.kubernetes.pods import (
     Pod,
 )
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
-from gpuruntime.operations.lookup.caches import Cache, Store
+from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.children.drift import Child, body_of, patch_towards
@@ -64,6 +64,7 @@ from gpuruntime.reconcilers.unit.reads import READS, SURROUNDINGS
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.status import status_of
 from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM
+from tests.rooms.reconcilers.noted_cache import NotedCache
 from tests.rooms.reconcilers.unit.scenes import NOW, OPTIONS, SCENES
 from tests.rooms.reconcilers.world import SETTLED
 
@@ -74,26 +75,6 @@ PHASES: Final = ("Pending", "Running", "Succeeded", "Failed")
 FIXED: Final = frozenset(
     {"name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp"}
 )
-
-
-class NotedCache:
-    """A cache that notes each access to its store."""
-
-    def __init__(self, cache: Cache[Any], name: str, reads: set[str]) -> None:
-        self._cache = cache
-        self._name = name
-        self._reads = reads
-
-    @property
-    def store(self) -> Store[Any]:
-        self._reads.add(self._name)
-        return self._cache.store
-
-    def add_handler(self, handler: Any) -> None:
-        self._cache.add_handler(handler)
-
-    def write_through(self, written: Any) -> bool:
-        return self._cache.write_through(written)
 
 
 class CachesAsServer:
