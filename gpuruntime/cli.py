@@ -41,7 +41,15 @@ def parser() -> argparse.ArgumentParser:
     program = argparse.ArgumentParser(
         prog="gpuruntime", description="The control plane of a GPU cloud on Kubernetes."
     )
-    commands = program.add_subparsers(required=True, metavar="COMMAND")
+    program.add_argument(
+        "--version",
+        action="store_const",
+        dest="command",
+        const=_version,
+        default=lambda _: _help(program),
+        help="print the version",
+    )
+    commands = program.add_subparsers(metavar="COMMAND")
     for name, command, text in (
         ("manager", _manager, "reconcile units, pools and storages (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
@@ -230,6 +238,11 @@ def _client(options: argparse.Namespace) -> int:
     from gpuruntime.commands import program
 
     return program.run(options, client_settings.load(vars(options)))
+
+
+def _help(program: argparse.ArgumentParser) -> int:
+    program.print_help()
+    return 0
 
 
 def _version(_: argparse.Namespace) -> int:

@@ -58,6 +58,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _any_case(flag: str, *choices: str, **options: Any) -> Argument:
+    """Return a flag with choices that may be typed in any case."""
+    exact = {each.lower(): each for each in choices}
+    return arg(flag, type=lambda text: exact.get(text.lower(), text), choices=choices, **options)
+
+
 def _state(*states: str) -> Argument:
     """Return the flag of the state to wait for; the first one is the default."""
     return arg("--for", dest="state", choices=states, default=states[0])
@@ -89,7 +95,7 @@ ENVELOPE: Final = (
     arg("--gpu", type=_count),
     arg("--gpu-product"),
 )
-REFILL: Final = arg("--refill", choices=("Always", "Never"))
+REFILL: Final = _any_case("--refill", "Always", "Never")
 ACCESSOR: Final = arg(
     "--files", choices=("off", "read", "write"), help="whether its files are served"
 )
@@ -109,7 +115,7 @@ UNIT: Final = (
     SPEC,
     IMAGE,
     TENANT,
-    arg("--port", action="append", metavar="NAME:NUMBER", help="repeatable"),
+    arg("--port", action="append", metavar="[NAME:]NUMBER", help="repeatable"),
     arg("--env", action="append", metavar="NAME=VALUE", help="repeatable"),
     arg("--mount", action="append", metavar="STORAGE:PATH[:ro]", help="repeatable"),
     arg("--function", metavar="ID", help="declare a function of this requestID"),
@@ -127,9 +133,11 @@ NOUNS: Final = {
     "invocations": "invocations: the state and the result of calls",
     "dead-letters": "dead letters: calls that used up their attempts",
 }
+# The last word of a verb, and another word for it; a noun may also be in its other number.
+SYNONYMS: Final = {"list": "ls", "ls": "list", "delete": "rm", "rm": "delete"}
 VERBS: Final = (
     Verb("units list", "list units by name", (
-        arg("--phase", choices=("Progressing", "Ready", "Suspended", "Failed")), OF_SPEC,
+        _any_case("--phase", "Progressing", "Ready", "Suspended", "Failed"), OF_SPEC,
         arg("--lifecycle", choices=("instance", "stock", "all")), TENANT, WATCH)),
     Verb("units get", "show a unit", (
         NAME, arg("--lifecycle", choices=("instance", "stock"), default="instance"), WATCH)),
@@ -148,7 +156,7 @@ VERBS: Final = (
     Verb("units events", "events of a unit, newest first", (NAME,)),
 
     Verb("stock list", "list stock units by name", (
-        OF_SPEC, arg("--phase", choices=("Progressing", "Ready", "Failed")), WATCH)),
+        OF_SPEC, _any_case("--phase", "Progressing", "Ready", "Failed"), WATCH)),
     Verb("stock get", "show a stock unit", (NAME,)),
     Verb("stock seed", "create stock units once", (FILE, OPERATION, *ENVELOPE, *WAIT)),
     Verb("stock jobs", "list seedings by operationID"),
@@ -225,12 +233,21 @@ def register(commands: Any, run: Run) -> None:
         if noun not in below:
             outer, _, last = noun.rpartition(" ")
             text = NOUNS[noun]
-            parser = below[outer].add_parser(last, help=text, description=text)
+            parser = below[outer].add_parser(
+                last, aliases=[_other_number(last)], help=text, description=text
+            )
             below[noun] = parser.add_subparsers(required=True, metavar="VERB")
         description = None if noun else verb.text
-        parser = below[noun].add_parser(name, help=verb.text, description=description)
+        aliases = [SYNONYMS[name]] if name in SYNONYMS else []
+        parser = below[noun].add_parser(
+            name, aliases=aliases, help=verb.text, description=description
+        )
         _add_arguments(parser, verb)
         parser.set_defaults(command=run, action=verb.action, output=OUTPUTS[0])
+
+
+def _other_number(noun: str) -> str:
+    return noun.removesuffix("s") if noun.endswith("s") else f"{noun}s"
 
 
 def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:

@@ -99,10 +99,11 @@ def payload_of(data: str | None, file: str | None) -> Any:
 
 
 def _port(text: str) -> JsonObject:
-    name, colon, number = text.partition(":")
-    if not colon or not (number.isascii() and number.isdecimal()):
-        raise UnusableInputError(f"--port {text!r}: must be such as http:8080")
-    return {"name": name, "port": int(number)}
+    """Return a port of a template; one without a name is named by its number."""
+    name, _, number = text.rpartition(":")
+    if not (number.isascii() and number.isdecimal()):
+        raise UnusableInputError(f"--port {text!r}: must be such as 8080 or http:8080")
+    return {"name": name or f"port-{number}", "port": int(number)}
 
 
 def _env(text: str) -> JsonObject:

@@ -50,9 +50,17 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["version"]) == 0
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_version_is_that_of_the_package(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word]) == 0
     assert capsys.readouterr().out.strip() == version("gpuruntime")
+
+
+def test_the_program_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out.splitlines()[0].split()[:2], printed.err) == (["usage:", "gpuruntime"], "")
+    assert "units: claimed from stock, running an image" in printed.out
 
 
 def test_the_printed_definitions_are_those_checked_in(

@@ -22,7 +22,31 @@ def actions_of(found: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def test_every_parsed_action_is_implemented_and_no_other_exists() -> None:
-    assert sorted(actions_of(parser())) == sorted(ACTIONS)
+    assert set(actions_of(parser())) == set(ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("words", "action"),
+    [
+        ("unit ls", "units list"),
+        ("units rm a", "units delete"),
+        ("pool get a", "pools get"),
+        ("stocks list", "stock list"),
+        ("storage file list a", "storages files ls"),
+        ("storages files delete a b", "storages files rm"),
+        ("function list", "functions list"),
+        ("dead-letter list", "dead-letters list"),
+    ],
+)
+def test_a_noun_has_both_numbers_and_a_verb_its_short_form(words: str, action: str) -> None:
+    assert parser().parse_args(words.split()).action == action
+
+
+def test_a_phase_and_a_refill_may_be_typed_in_any_case() -> None:
+    options = parser().parse_args(["units", "list", "--phase", "ready"])
+    assert options.phase == "Ready"
+    options = parser().parse_args(["pools", "update", "a", "--refill", "NEVER"])
+    assert options.refill == "Never"
 
 
 @pytest.mark.parametrize("words", ["version", "--help", "units create --help"])
@@ -51,6 +75,7 @@ def test_a_time_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
         "units",
         "units get",
         "units list -o xml",
+        "units list --phase nice",
         "units wait a --timeout soon",
         "units logs a --tail -1",
         "stock seed --replicas two",

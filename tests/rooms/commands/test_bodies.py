@@ -44,7 +44,13 @@ def test_mounts_name_a_storage_a_path_and_the_mode() -> None:
     ]
 
 
-@pytest.mark.parametrize("port", ["80", "http:", "http:x", "http:-1"])
+def test_a_port_without_a_name_is_named_by_its_number() -> None:
+    assert bodies.template_of([], ["8080", "web:80"], None) == {
+        "ports": [{"name": "port-8080", "port": 8080}, {"name": "web", "port": 80}]
+    }
+
+
+@pytest.mark.parametrize("port", ["web", "http:", "http:x", "http:-1"])
 def test_a_malformed_flag_is_rejected_with_an_example(port: str) -> None:
     with pytest.raises(UnusableInputError, match="http:8080"):
         bodies.template_of([], [port], None)
