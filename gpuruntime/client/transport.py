@@ -225,8 +225,10 @@ class Transport:
             yield
         except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
             raise UntrustedServerError(f"{server} is not trusted: {_cause(error)}") from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UnreachableServerError(f"cannot connect to {server}: {_cause(error)}") from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise UnreachableServerError(f"{server}: timed out") from error
+        except aiohttp.ClientConnectorError as error:
+            raise UnreachableServerError(f"{server}: {_refusal(error.os_error)}") from error
         except aiohttp.InvalidURL as error:
             raise ConfigurationError(f"server {server!r} is not an address") from error
         except TimeoutError as error:
@@ -266,6 +268,13 @@ def root_of(server: str) -> str:
 
 def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _refusal(error: OSError) -> str:
+    """Return why no connection came about, in the few words of a shell."""
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    return (error.strerror or _cause(error)).lower()
 
 
 def _cause(error: BaseException) -> str:

@@ -5,10 +5,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Final
 
 from gpuruntime.client.client import connect
 from gpuruntime.client.errors import (
+    AccessDeniedError,
     ClientError,
     DeadlineError,
     GatewayError,
@@ -129,6 +131,8 @@ def words_of(error: ClientError | ConfigurationError) -> str:
     if isinstance(error, ProblemError) and error.details:
         faults = "; ".join(f"{each.field}: {each.message}" for each in error.details)
         return f"{faults} ({error.code}, {error.status})"
+    if isinstance(error, AccessDeniedError) and error.status == HTTPStatus.UNAUTHORIZED:
+        return f"{error}; give the caller's token by --token-file or GPURUNTIME_TOKEN"
     if isinstance(error, UnreachableServerError):
         return f"{error}; set the API's address by --server or GPURUNTIME_SERVER"
     return str(error)

@@ -81,6 +81,21 @@ async def test_the_exit_code_tells_the_outcome_and_one_line_the_reason(
     assert [each.startswith("gpuruntime ") for each in last] == [True] * (code != 0)
 
 
+async def test_a_refused_connection_names_the_address_and_the_flag() -> None:
+    output = await run_command("status", "http://127.0.0.1:9")
+    assert output.err == (
+        "gpuruntime status: http://127.0.0.1:9: refused; "
+        "set the API's address by --server or GPURUNTIME_SERVER\n"
+    )
+
+
+async def test_a_missing_token_names_the_flag() -> None:
+    output, _ = await scripted("status", problem(401, "unauthenticated"), is_screen=False)
+    assert (output.code, "by --token-file or GPURUNTIME_TOKEN\n" in output.err) == (1, True)
+    output, _ = await scripted("status", problem(403, "forbidden"), is_screen=False)
+    assert (output.code, "--token-file" in output.err) == (1, False)
+
+
 async def test_a_servers_text_never_controls_the_terminal() -> None:
     words = {"code": f"a{HOSTILE}", "message": HOSTILE, "details": []}
     refused, _ = await scripted("stock job x", raw(json.dumps({"error": words}).encode(), 409))
