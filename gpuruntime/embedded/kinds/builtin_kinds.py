@@ -29,8 +29,6 @@ SCALE: Final = Subresource(
 )
 PODS: Final = Kind(
     kind="Pod",
-    plural="pods",
-    singular="pod",
     rules=BuiltinRules("Pod", fill=pod_defaults.fill_pod, judge=pod_rules.judge_pod),
     short_names=("po",),
     categories=("all",),
@@ -59,8 +57,6 @@ PODS: Final = Kind(
 )
 NODES: Final = Kind(
     kind="Node",
-    plural="nodes",
-    singular="node",
     rules=BuiltinRules("Node"),
     short_names=("no",),
     is_namespaced=False,
@@ -70,8 +66,6 @@ NODES: Final = Kind(
 )
 SERVICES: Final = Kind(
     kind="Service",
-    plural="services",
-    singular="service",
     rules=BuiltinRules(
         "Service", fill=service_rules.fill_service, judge=service_rules.judge_service
     ),
@@ -84,8 +78,6 @@ SERVICES: Final = Kind(
 )
 EVENTS: Final = Kind(
     kind="Event",
-    plural="events",
-    singular="event",
     rules=BuiltinRules("Event", judge=cluster_rules.judge_event),
     short_names=("ev",),
     creates_on_update=True,
@@ -107,8 +99,6 @@ EVENTS: Final = Kind(
 )
 CLAIMS: Final = Kind(
     kind="PersistentVolumeClaim",
-    plural="persistentvolumeclaims",
-    singular="persistentvolumeclaim",
     rules=BuiltinRules(
         "PersistentVolumeClaim", fill=volume_rules.fill_claim, judge=volume_rules.judge_claim
     ),
@@ -124,15 +114,11 @@ CORE: Final = (
     EVENTS,
     Kind(
         kind="ConfigMap",
-        plural="configmaps",
-        singular="configmap",
         rules=BuiltinRules("ConfigMap", judge=config_rules.judge_config_map),
         short_names=("cm",),
     ),
     Kind(
         kind="Secret",
-        plural="secrets",
-        singular="secret",
         rules=BuiltinRules(
             "Secret", fill=config_rules.fill_secret, judge=config_rules.judge_secret
         ),
@@ -141,8 +127,6 @@ CORE: Final = (
     CLAIMS,
     Kind(
         kind="PersistentVolume",
-        plural="persistentvolumes",
-        singular="persistentvolume",
         rules=BuiltinRules(
             "PersistentVolume", fill=volume_rules.fill_volume, judge=volume_rules.judge_volume
         ),
@@ -153,16 +137,12 @@ CORE: Final = (
     ),
     Kind(
         kind="ServiceAccount",
-        plural="serviceaccounts",
-        singular="serviceaccount",
         rules=BuiltinRules("ServiceAccount"),
         short_names=("sa",),
         returns_deleted=True,
     ),
     Kind(
         kind="ResourceQuota",
-        plural="resourcequotas",
-        singular="resourcequota",
         rules=BuiltinRules("ResourceQuota"),
         short_names=("quota",),
         has_status=True,
@@ -170,8 +150,6 @@ CORE: Final = (
     ),
     Kind(
         kind="LimitRange",
-        plural="limitranges",
-        singular="limitrange",
         rules=BuiltinRules("LimitRange"),
         short_names=("limits",),
         creates_on_update=True,
@@ -179,7 +157,6 @@ CORE: Final = (
     Kind(
         kind="Endpoints",
         plural="endpoints",
-        singular="endpoints",
         rules=BuiltinRules("Endpoints", fill=cluster_rules.fill_endpoints),
         short_names=("ep",),
         creates_on_update=True,
@@ -189,8 +166,6 @@ CORE: Final = (
 DEPLOYMENTS: Final = Kind(
     group=APPS,
     kind="Deployment",
-    plural="deployments",
-    singular="deployment",
     rules=BuiltinRules(
         "Deployment", fill=workload_rules.fill_deployment, judge=workload_rules.judge_deployment
     ),
@@ -205,8 +180,6 @@ DEPLOYMENTS: Final = Kind(
 REPLICA_SETS: Final = Kind(
     group=APPS,
     kind="ReplicaSet",
-    plural="replicasets",
-    singular="replicaset",
     rules=BuiltinRules(
         "ReplicaSet", fill=workload_rules.fill_replica_set, judge=workload_rules.judge_replica_set
     ),
@@ -220,8 +193,6 @@ REPLICA_SETS: Final = Kind(
 JOBS: Final = Kind(
     group="batch",
     kind="Job",
-    plural="jobs",
-    singular="job",
     rules=BuiltinRules("Job", fill=workload_rules.fill_job, judge=workload_rules.judge_job),
     categories=("all",),
     has_status=True,
@@ -233,7 +204,6 @@ PRIORITY_CLASSES: Final = Kind(
     group="scheduling.k8s.io",
     kind="PriorityClass",
     plural="priorityclasses",
-    singular="priorityclass",
     rules=BuiltinRules(
         "PriorityClass",
         fill=cluster_rules.fill_priority_class,
@@ -247,7 +217,6 @@ STORAGE_CLASSES: Final = Kind(
     group="storage.k8s.io",
     kind="StorageClass",
     plural="storageclasses",
-    singular="storageclass",
     rules=BuiltinRules(
         "StorageClass",
         fill=volume_rules.fill_storage_class,
@@ -265,7 +234,6 @@ GROUPED: Final = (
         group="networking.k8s.io",
         kind="NetworkPolicy",
         plural="networkpolicies",
-        singular="networkpolicy",
         rules=BuiltinRules(
             "NetworkPolicy",
             fill=cluster_rules.fill_network_policy,
@@ -277,8 +245,6 @@ GROUPED: Final = (
     Kind(
         group="coordination.k8s.io",
         kind="Lease",
-        plural="leases",
-        singular="lease",
         rules=BuiltinRules("Lease", judge=cluster_rules.judge_lease),
         allows_unconditional_update=False,
         creates_on_update=True,
@@ -288,8 +254,6 @@ GROUPED: Final = (
     Kind(
         group="policy",
         kind="PodDisruptionBudget",
-        plural="poddisruptionbudgets",
-        singular="poddisruptionbudget",
         rules=BuiltinRules("PodDisruptionBudget"),
         short_names=("pdb",),
         has_status=True,
@@ -300,8 +264,6 @@ GROUPED: Final = (
         Kind(
             group=RBAC,
             kind=kind,
-            plural=f"{kind.lower()}s",
-            singular=kind.lower(),
             is_namespaced=not kind.startswith("Cluster"),
             creates_on_update=True,
             name_faults=path_segment_faults,

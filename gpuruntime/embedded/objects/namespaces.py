@@ -38,8 +38,6 @@ class NamespaceRules:
 
 NAMESPACES: Final = Kind(
     kind="Namespace",
-    plural="namespaces",
-    singular="namespace",
     short_names=("ns",),
     is_namespaced=False,
     has_status=True,

@@ -65,8 +65,12 @@ class Kind:
     stored_version: str = ""
     kind: str
     list_kind: str = ""
-    plural: str
-    singular: str = ""
+    singular: str = attrs.field(
+        default=attrs.Factory(lambda self: self.kind.lower(), takes_self=True)
+    )
+    plural: str = attrs.field(
+        default=attrs.Factory(lambda self: f"{self.singular}s", takes_self=True)
+    )
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     is_namespaced: bool = True

@@ -42,8 +42,6 @@ class Definitions:
         self.kind = Kind(
             group="apiextensions.k8s.io",
             kind="CustomResourceDefinition",
-            plural="customresourcedefinitions",
-            singular="customresourcedefinition",
             short_names=("crd", "crds"),
             categories=("api-extensions",),
             is_namespaced=False,
