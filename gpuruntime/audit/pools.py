@@ -28,7 +28,7 @@ def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
     are counted as consumed are never allowed.
 
     After some time without a change the numbers must be equal. A terminating pool is exempt, since
-    it no longer reports.
+    it no longer reports. A pool that creates its units once is not complete before the last one.
     """
     tally = index.tallies[pool.metadata.uid]
     for fault in (*_report_faults(pool), *_stock_faults(pool, tally)):
@@ -37,6 +37,14 @@ def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
             message=f"{reference_to(pool)} does not add up: {fault}",
             remedy="claim nothing of it until its stock is counted by hand; " + _RECOUNT,
             version=f"{pool.status.seeded} {pool.status.consumed}",
+        )
+    if fault := _premature_end(pool):
+        yield Finding(
+            objects=(reference_to(pool),),
+            message=f"{reference_to(pool)} {fault}",
+            remedy=_RECOUNT,
+            allowed_seconds=STALE_SECONDS,
+            version=fault,
         )
     told, counted = _told(pool), _counted(pool, tally)
     if told != counted and pool.status.conditions and not provenance.is_terminating(pool):
@@ -117,6 +125,17 @@ def _stock_faults(pool: StockPool, tally: Tally) -> Iterator[str]:
     is_as_made = pool.metadata.generation <= 1
     if pool.spec.refill == Refill.NEVER and is_as_made and tally.there > wanted:
         yield f"{tally.there} exist of {wanted} to be created once"
+
+
+def _premature_end(pool: StockPool) -> str:
+    """Return what is wrong with a pool that calls itself complete; a unit may be terminating."""
+    ready = condition_of(pool.status.conditions, ConditionType.READY)
+    is_made_once = pool.spec.refill == Refill.NEVER and pool.metadata.generation <= 1
+    if not is_made_once or ready is None or pool.status.created >= pool.spec.replicas:
+        return ""
+    is_complete = ready.reason in (PoolReason.STOCK_READY, PoolReason.STOCK_CONSUMED)
+    made = f"{pool.status.created} of {pool.spec.replicas} units are made"
+    return f"reports {ready.reason}, and {made}" if is_complete else ""
 
 
 def _told(pool: StockPool) -> tuple[int, int, int]:

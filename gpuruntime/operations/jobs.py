@@ -1,17 +1,16 @@
 """Jobs are pools, seen as the operations that created them; no other record of a job exists."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
+from typing import Final
 
 import attrs
 
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kinds import provenance
-from gpuruntime.models.kinds.phases import PoolPhase, pool_phase_of
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
-from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.views.operators import Job, JobStatus
@@ -19,13 +18,15 @@ from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import JobNotFoundError, bounded
 from gpuruntime.operations.hashing import derived_name
-from gpuruntime.operations.lookup.caches import OPERATION, POOL
+from gpuruntime.operations.lookup.caches import OPERATION
 from gpuruntime.operations.lookup.ordering import OrderedCache, Place
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 from gpuruntime.operations.objects import operation_type_of
 
 # A job that failed for one of these reasons proceeds only after the pool's spec changes.
-_FAILURES = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)
+_FAILURES: Final = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)
+# While a pool has one of these reasons, its message is the job's error.
+_ERRORS: Final = (*_FAILURES, PoolReason.STOCK_FAILED, PoolReason.STOCK_SYNC_FAILED)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -36,39 +37,31 @@ class JobPage:
     next: str = ""
 
 
-def job_of(pool: StockPool, highest_living: int) -> Job:
-    """Return the job of a pool.
-
-    `highest_living` is the highest ordinal among the pool's stock; the pool's status may lag
-    behind it.
-    """
+def job_of(pool: StockPool) -> Job:
+    """Return the job of a pool; it counts the units that the pool's status confirms."""
     ready = condition_of(pool.status.conditions, ConditionType.READY)
-    created = max(pool.status.seeded, highest_living)
-    status = _status_of(pool, created, ready)
     return Job(
         operationID=provenance.operation_of(pool),
         type=operation_type_of(pool),
-        status=status,
+        status=_status_of(pool, ready),
         objectName=pool.metadata.name,
         objectNamespace=pool.metadata.namespace,
         requested=pool.spec.replicas,
-        created=created,
+        created=pool.status.created,
         ready=pool.status.available,
         consumed=pool.status.consumed,
-        error=ready.message if ready and pool_phase_of([ready]) is PoolPhase.FAILED else "",
+        error=ready.message if ready and ready.reason in _ERRORS else "",
         createdAt=pool.metadata.creationTimestamp,
         updatedAt=max(_moments_of(pool), default=None),
     )
 
 
-def _status_of(pool: StockPool, created: int, ready: Condition | None) -> JobStatus:
-    if created >= pool.spec.replicas:
+def _status_of(pool: StockPool, ready: Condition | None) -> JobStatus:
+    if pool.status.created >= pool.spec.replicas:
         return JobStatus.SUCCEEDED
     if ready is not None and ready.reason in _FAILURES:
         return JobStatus.FAILED
-    if pool.status.observedGeneration or created:
-        return JobStatus.RUNNING
-    return JobStatus.PENDING
+    return JobStatus.RUNNING if pool.status.observedGeneration else JobStatus.PENDING
 
 
 def _moments_of(pool: StockPool) -> Iterator[datetime]:
@@ -76,11 +69,6 @@ def _moments_of(pool: StockPool) -> Iterator[datetime]:
     for moment in (pool.metadata.creationTimestamp, *moments):
         if moment is not None:
             yield moment
-
-
-def highest_ordinal(units: Iterable[GPUUnit]) -> int:
-    """Return the highest ordinal among the units of a pool, or 0 if there are none."""
-    return max(map(provenance.ordinal_of, units), default=0)
 
 
 def _place_of(pool: StockPool) -> Place | None:
@@ -99,27 +87,21 @@ class Jobs:
         self._lists = SharedReads(self._list_live)
         self._ordered = OrderedCache(context.caches.pools, _place_of)
 
-    def of(self, pool: StockPool) -> Job:
-        """Return the job of a pool that the cache has, or that was read live."""
-        is_done = pool.status.seeded >= pool.spec.replicas
-        stock = self._context.caches.stock.store.by_index(POOL, pool.metadata.name)
-        return job_of(pool, 0 if is_done else highest_ordinal(stock))
-
     async def get(self, operation_id: str) -> Job:
         """Return the job; raise JobNotFoundError only after a live read."""
         for pool in self._context.caches.pools.store.by_index(OPERATION, operation_id):
             if not self._deletions.has_deleted(pool):
-                return self.of(pool)
+                return job_of(pool)
         async with bounded(f"reading job {operation_id}", self._context.options.attempt_seconds):
             found = await self._live(operation_id)
         if found is None:
             raise JobNotFoundError(f"job {operation_id} does not exist")
-        return self.of(found)
+        return job_of(found)
 
     def page(self, *, limit: int, after: str = "") -> JobPage:
         """Return a page sorted by operationID, from the cache alone."""
         pools = list(islice(self._made_after(after), limit + 1))
-        jobs = [self.of(pool) for pool in pools[:limit]]
+        jobs = [job_of(pool) for pool in pools[:limit]]
         return JobPage(jobs=jobs, next=jobs[-1].operationID if len(pools) > limit else "")
 
     def _made_after(self, operation: str) -> Iterator[StockPool]:

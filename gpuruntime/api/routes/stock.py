@@ -32,7 +32,7 @@ from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
 from gpuruntime.models.views.operators import Job
 from gpuruntime.models.views.pools import PoolView
-from gpuruntime.operations.jobs import Jobs
+from gpuruntime.operations.jobs import Jobs, job_of
 from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.pools import Pools
@@ -196,7 +196,7 @@ class _JobHandlers:
 
     async def seed(self, call: Call[NoQuery, SeedStock]) -> Reply:
         creation = await self._pools.create(call.body)
-        return _accepted_reply(self._jobs.of(creation.pool), is_replay=creation.is_replay)
+        return _accepted_reply(job_of(creation.pool), is_replay=creation.is_replay)
 
     async def list(self, call: Call[PageQuery, None]) -> Reply:
         cursor = call.query.cursor

@@ -69,6 +69,15 @@ class StockPoolStatus:
     observedGeneration: int = 0
     conditions: Annotated[tuple[Condition, ...], Schema(maxItems=16, listMapKey="type")] = ()
 
+    @property
+    def created(self) -> int:
+        """Return how many units the pool has created: those that it reports, and the consumed.
+
+        `seeded` is no such number: ordinals below it may be missing for a while.
+        """
+        living = self.available + self.claimed + self.progressing + self.failed
+        return living + self.consumed
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class StockPool:

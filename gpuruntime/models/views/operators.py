@@ -14,7 +14,7 @@ class JobStatus(StrEnum):
     PENDING = "pending"
     # Units are being created.
     RUNNING = "running"
-    # All units exist as objects; `ready` counts those that are ready.
+    # All units were created as objects; `ready` counts those that are ready.
     SUCCEEDED = "succeeded"
     # No unit will be created; `error` says why.
     FAILED = "failed"
@@ -28,6 +28,11 @@ class HealthStatus(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=False)
 class Job:
+    """A job. `created` counts the units that exist or were consumed, as its pool reports them.
+
+    While the cluster refuses units, or they fail, `error` says why.
+    """
+
     operationID: str
     type: str
     status: Annotated[str, Schema(enum=tuple(JobStatus))]

@@ -204,6 +204,7 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
             told("pools", "p", seeded=6, available=4),
         ),
         plus("stock", stock_unit(1)),
+        edit("pools", "p", lambda held: with_spec(held, replicas=5)),
     ],
     "ordinal-recorded": [
         both(told("pools", "p", seeded=0, consumed=0), minus("stock", "p-4"), NEXT_STARTED),

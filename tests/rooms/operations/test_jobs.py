@@ -1,6 +1,5 @@
 """Jobs as derived from the pools that operations created."""
 
-import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -14,12 +13,12 @@ from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.views.operators import JobStatus
 from gpuruntime.operations.errors import JobNotFoundError
-from gpuruntime.operations.jobs import highest_ordinal, job_of
+from gpuruntime.operations.jobs import job_of
 from gpuruntime.operations.objects import OPERATION_TYPE, SEED_STOCK_UNITS
 from tests.rooms.operations.cluster import STOCK, Cluster, replica
 from tests.rooms.operations.test_pools import pool as pool_request
 from tests.rooms.operations.test_pools import seed
-from tests.rooms.operations.units import MOMENT, stock
+from tests.rooms.operations.units import MOMENT
 
 
 def pool(reason: str = "", message: str = "", **status: Any) -> StockPool:
@@ -37,55 +36,70 @@ def pool(reason: str = "", message: str = "", **status: Any) -> StockPool:
     )
 
 
+def reported(reason: str = PoolReason.STOCK_PROGRESSING, **status: Any) -> StockPool:
+    return pool(reason, "words", observedGeneration=1, **status)
+
+
 @pytest.mark.parametrize(
-    ("made", "living", "status"),
+    ("made", "status", "created"),
     [
-        (pool(), 0, JobStatus.PENDING),
-        (pool(observedGeneration=1), 0, JobStatus.RUNNING),
-        (pool(), 1, JobStatus.RUNNING),
-        (pool(seeded=2, observedGeneration=1), 1, JobStatus.RUNNING),
-        (pool(observedGeneration=1), 3, JobStatus.SUCCEEDED),
-        (pool(seeded=3, observedGeneration=1), 0, JobStatus.SUCCEEDED),
-        (pool(PoolReason.STOCK_FAILED, "image", seeded=3), 0, JobStatus.SUCCEEDED),
-        (pool(PoolReason.STOCK_FAILED, "image", seeded=1), 0, JobStatus.RUNNING),
-        (pool(PoolReason.INVALID_SPEC, "memory", observedGeneration=1), 0, JobStatus.FAILED),
-        (pool(PoolReason.SPEC_CONFLICT, "other", observedGeneration=1), 0, JobStatus.FAILED),
+        (pool(), JobStatus.PENDING, 0),
+        (reported(), JobStatus.RUNNING, 0),
+        (reported(progressing=1), JobStatus.RUNNING, 1),
+        (reported(available=1, progressing=1, seeded=3, consumed=0), JobStatus.RUNNING, 2),
+        (reported(progressing=3), JobStatus.SUCCEEDED, 3),
+        (reported(available=1, claimed=1, consumed=1, seeded=2), JobStatus.SUCCEEDED, 3),
+        (reported(PoolReason.STOCK_FAILED, failed=3, seeded=3), JobStatus.SUCCEEDED, 3),
+        (reported(PoolReason.STOCK_FAILED, failed=1, seeded=1), JobStatus.RUNNING, 1),
+        (reported(PoolReason.STOCK_SYNC_FAILED, available=2, seeded=1), JobStatus.RUNNING, 2),
+        (reported(PoolReason.INVALID_SPEC), JobStatus.FAILED, 0),
+        (reported(PoolReason.SPEC_CONFLICT), JobStatus.FAILED, 0),
     ],
     ids=[
         "new",
         "observed",
         "first unit",
-        "some seeded",
-        "all units",
-        "all seeded",
-        "all seeded but failed",
+        "highest ordinal recorded, one unit missing",
+        "all units, none recorded",
+        "all units, some claimed and consumed",
+        "all failed",
         "some failed",
+        "some refused",
         "invalid spec",
         "spec conflict",
     ],
 )
-def test_the_status_follows_from_the_pool(made: StockPool, living: int, status: JobStatus) -> None:
-    assert job_of(made, living).status is status
+def test_status_and_created_follow_from_the_units_that_the_pool_reports(
+    made: StockPool, status: JobStatus, created: int
+) -> None:
+    job = job_of(made)
+    assert (job.status, job.created) == (status, created)
 
 
 def test_counts_names_and_times_are_those_of_the_pool() -> None:
     made = pool(PoolReason.STOCK_PROGRESSING, "on their way", seeded=2, available=1, consumed=1)
-    job = job_of(made, 3)
-    assert (job.requested, job.created, job.ready, job.consumed) == (3, 3, 1, 1)
+    job = job_of(made)
+    assert (job.requested, job.created, job.ready, job.consumed) == (3, 2, 1, 1)
     assert (job.operationID, job.type, job.objectName) == ("one", SEED_STOCK_UNITS, "p")
     assert (job.createdAt, job.updatedAt) == (MOMENT, MOMENT + timedelta(seconds=5))
     assert job.error == ""
-    assert job_of(attrs.evolve(made, metadata=ObjectMeta()), 0).updatedAt is not None
+    assert job_of(attrs.evolve(made, metadata=ObjectMeta())).updatedAt is not None
 
 
-def test_the_error_is_the_message_of_the_pools_failure() -> None:
-    assert job_of(pool(PoolReason.SPEC_CONFLICT, "another envelope"), 0).error
-    assert job_of(pool(PoolReason.STOCK_FAILED, "ImagePullBackOff"), 0).error == "ImagePullBackOff"
-
-
-def test_the_highest_ordinal_is_read_from_the_names() -> None:
-    assert highest_ordinal([stock("p-2"), stock("p-10"), stock("odd"), stock("p-9")]) == 10
-    assert highest_ordinal([]) == 0
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        (PoolReason.INVALID_SPEC, "words"),
+        (PoolReason.SPEC_CONFLICT, "words"),
+        (PoolReason.STOCK_FAILED, "words"),
+        (PoolReason.STOCK_SYNC_FAILED, "words"),
+        (PoolReason.STOCK_PROGRESSING, ""),
+        (PoolReason.STOCK_READY, ""),
+        (PoolReason.STOCK_CONSUMED, ""),
+    ],
+)
+def test_the_error_is_the_message_of_a_failure_or_refusal(reason: str, error: str) -> None:
+    assert job_of(pool(reason, "words")).error == error
 
 
 @pytest.mark.looptime
@@ -99,18 +113,6 @@ async def test_any_replica_answers_for_a_job_even_if_its_cache_lags(
         first = await api.inventory.jobs.get("one")
         assert first.status is JobStatus.PENDING
         assert await lagging.inventory.jobs.get("one") == first
-
-
-@pytest.mark.looptime
-async def test_a_job_succeeds_with_its_units_before_the_status_is_written(
-    cluster: Cluster,
-) -> None:
-    async with replica(cluster) as api:
-        await api.inventory.pools.create(pool_request(name="mine"))
-        cluster.add_stock(2, pool="mine", memory="")
-        await asyncio.sleep(1)
-        job = await api.inventory.jobs.get("one")
-        assert (job.status, job.created) == (JobStatus.SUCCEEDED, 2)
 
 
 @pytest.mark.looptime

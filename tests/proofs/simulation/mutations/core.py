@@ -154,6 +154,28 @@ CORE: Final = (
         "ordinals = fresh",
     ),
     Mutation(
+        "a job counts requested units as created",
+        "gpuruntime.operations.jobs",
+        "        created=pool.status.created,",
+        "        created=pool.spec.replicas,",
+    ),
+    Mutation(
+        "a job succeeds before all its units are created",
+        "gpuruntime.operations.jobs",
+        "    if pool.status.created >= pool.spec.replicas:",
+        "    if pool.status.created:",
+        "tests/rooms/operations/test_jobs.py"
+        "::test_status_and_created_follow_from_the_units_that_the_pool_reports",
+    ),
+    Mutation(
+        "a job does not report refused units",
+        "gpuruntime.operations.jobs",
+        "(*_FAILURES, PoolReason.STOCK_FAILED, PoolReason.STOCK_SYNC_FAILED)",
+        "(*_FAILURES, PoolReason.STOCK_FAILED)",
+        "tests/rooms/reconcilers/stock/test_jobs.py"
+        "::test_units_that_a_quota_refuses_are_not_created_and_are_the_error_of_the_job",
+    ),
+    Mutation(
         "a new leader trusts its old caches",
         "gpuruntime.reconcilers.wiring",
         "            await informer.catch_up()\n",

@@ -148,13 +148,24 @@ class StoryRunner:
         self.require(is_single, f"{story.operation}: its pool was created more than once")
         other = (await caller.call("POST", path, {**body, "replicas": story.replicas + 1})).answer
         self.require(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
-        while True:
-            job = (await caller.call("GET", f"/operator/jobs/{story.operation}")).answer
-            self.require(job.status == 200, f"job {story.operation}: {job}")
-            if job.status == 200 and job.data["status"] == "succeeded":
-                break
+        job = await self._job(caller, story)
+        while job.get("status") != "succeeded":
             await asyncio.sleep(LOOK_SECONDS)
-        self.note(story.operation, f"created {job.data['created']}")
+            job = await self._job(caller, story)
+        self.note(story.operation, f"created {job['created']}")
+
+    async def _job(self, caller: Caller, story: SeedStory) -> dict[str, Any]:
+        """Return the job, or nothing; require that it counts no unit that was not created."""
+        answer = (await caller.call("GET", f"/operator/jobs/{story.operation}")).answer
+        self.require(answer.status == 200, f"job {story.operation}: {answer}")
+        if answer.status != 200:
+            return {}
+        pool = self.observer.pools[Key(STOCK, derived_name(story.operation))]
+        made = self.observer.ordinals(pool.metadata.uid).total()
+        least = story.replicas if answer.data["status"] == "succeeded" else 0
+        is_true = answer.data["created"] <= made >= least
+        self.require(is_true, f"{story.operation}: {made} units were created, and {answer}")
+        return dict(answer.data)
 
     async def keep_pool(self, story: PoolStory) -> None:
         await asyncio.sleep(story.begins_at)

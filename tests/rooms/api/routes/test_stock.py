@@ -51,7 +51,7 @@ async def test_seeding_is_accepted_once_and_then_replayed(cluster: Cluster, api:
 
 async def test_a_job_shows_the_progress_of_its_pool(cluster: Cluster, api: Service) -> None:
     name = (await api.call("POST", STOCK_UNITS, SEED)).data["objectName"]
-    seed_by_manager(cluster, name, seeded=2, available=1)
+    seed_by_manager(cluster, name, seeded=2, available=1, progressing=1)
     # A new process reads the pool as the manager left it.
     async with service(cluster) as other:
         job = (await other.call("GET", f"{JOBS}/stock-g1-demo-001")).data
