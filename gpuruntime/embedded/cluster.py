@@ -13,7 +13,7 @@ import attrs
 
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
-from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.apiserver.server import Server, ServerOptions
 from gpuruntime.embedded.controllers.custom_kinds import CustomKinds
 from gpuruntime.embedded.controllers.garbage_collector import GarbageCollector
 from gpuruntime.embedded.controllers.informers import Informers
@@ -26,6 +26,7 @@ from gpuruntime.embedded.nodes.failures import Pace
 from gpuruntime.embedded.nodes.kubelet import Kubelet
 from gpuruntime.embedded.nodes.seed_objects import NodeOptions, create_seed_objects
 from gpuruntime.embedded.nodes.simulated_logs import SimulatedLogs
+from gpuruntime.embedded.objects.admission import CreationPolicy
 from gpuruntime.embedded.objects.registry import Kind
 from gpuruntime.embedded.processes.pods import ProcessPods
 from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
@@ -59,6 +60,7 @@ class ClusterOptions:
     pace: Pace = Pace()
     volumes_root: str = "/var/lib/gpuruntime/volumes"
     programs: Programs = attrs.field(factory=dict)
+    policies: tuple[CreationPolicy, ...] = ()
     seed: int = 0
 
 
@@ -69,7 +71,12 @@ class EmbeddedCluster:
         self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
     ) -> None:
         logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
-        self.server = Server(now=now, rng=self._rng(options, "server"), logs=logs)
+        self.server = Server(
+            now=now,
+            rng=self._rng(options, "server"),
+            logs=logs,
+            options=ServerOptions(policies=options.policies),
+        )
         self.transport = InProcessTransport(self.server)
         # Set once the nodes exist and all informers are synced.
         self.ready = asyncio.Event()

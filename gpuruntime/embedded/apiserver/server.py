@@ -27,6 +27,7 @@ from gpuruntime.embedded.apiserver.streams import Stream, WholeAnswer
 from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS, PRIORITY_CLASSES
 from gpuruntime.embedded.kinds.cluster_rules import SYSTEM_PRIORITIES
 from gpuruntime.embedded.kubectl.discovery import Discovery
+from gpuruntime.embedded.objects.admission import CreationPolicy
 from gpuruntime.embedded.objects.cascading import DefinitionOwner, NamespaceOwner
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.namespaces import INITIAL, NAMESPACES
@@ -68,6 +69,7 @@ class ServerOptions:
     """Options; `history_limit` is the number of changes per kind that a watch can resume from."""
 
     history_limit: int = 10_000
+    policies: tuple[CreationPolicy, ...] = ()
 
 
 class Server:
@@ -89,7 +91,7 @@ class Server:
             DefinitionOwner(self.store, self._definitions.kind, now),
         )
         deletions = Deletions(self.store, owners, now)
-        writes = Writes(self.store, deletions, now, rng)
+        writes = Writes(self.store, deletions, now, rng, policies=options.policies)
         self._resources = Resources(self.store, writes, deletions, now)
         self._subresources = Subresources(self.store, writes, deletions, now)
         self._discovery = Discovery(self.registry)

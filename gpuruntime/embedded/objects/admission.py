@@ -1,7 +1,10 @@
 """Admission: addresses, priorities and storage classes that other objects give to a new one."""
 
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network
 from typing import Final
+
+import attrs
 
 from gpuruntime.embedded.apiserver.documents import Document
 from gpuruntime.embedded.apiserver.status_errors import forbidden, invalid
@@ -13,6 +16,7 @@ from gpuruntime.embedded.kinds.builtin_kinds import (
     STORAGE_CLASSES,
 )
 from gpuruntime.embedded.kinds.service_rules import HEADLESS, OUTSIDE
+from gpuruntime.embedded.objects.namespaces import NAMESPACES
 from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.embedded.objects.store import Store
 from gpuruntime.embedded.schemas.faults import invalid_value
@@ -29,11 +33,27 @@ LOST_SECONDS: Final = 300
 LOST_NODES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-class Admission:
-    """Admission of a new object runs before its validation, and of a changed object after it."""
+@attrs.frozen(kw_only=True, slots=True)
+class CreationPolicy:
+    """A ValidatingAdmissionPolicy for new objects whose rule is a function instead of CEL.
 
-    def __init__(self, store: Store) -> None:
+    `refusal` takes the object's target and the labels of its namespace. It returns the message, or
+    an empty text if the object is admitted.
+    """
+
+    name: str
+    refusal: Callable[[Target, Mapping[str, str]], str]
+
+
+class Admission:
+    """Admission of a new object runs before its validation, and of a changed object after it.
+
+    The policies come after the validation of a new object.
+    """
+
+    def __init__(self, store: Store, policies: tuple[CreationPolicy, ...]) -> None:
         self._store = store
+        self._policies = policies
         self._addresses = 0
         self._ports = 0
 
@@ -44,6 +64,15 @@ class Admission:
             self._admit_pod(target, document["spec"])
         elif target.kind is CLAIMS:
             self._admit_claim(document["spec"])
+
+    def admit_by_policy(self, target: Target) -> None:
+        """Raise StatusError if a policy refuses the new object."""
+        namespace = self._store.collection(NAMESPACES).get(target.namespace)
+        labels = {} if namespace is None else namespace.labels
+        for policy in self._policies:
+            if why := policy.refusal(target, labels):
+                bound = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{policy.name}'"
+                raise forbidden(target.kind, target.name, f"{bound} denied request: {why}")
 
     def admit_change(self, target: Target, document: Document, old: Document) -> None:
         if target.kind is CLAIMS and not target.subresource and _size(document) > _size(old):

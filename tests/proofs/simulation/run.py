@@ -15,7 +15,7 @@ from gpuruntime.embedded.nodes.seed_objects import NodeOptions
 from gpuruntime.kube.client import Client
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.pools import Refill
-from gpuruntime.roles.dev.dev import install
+from gpuruntime.roles.dev.installation import install
 from tests.proofs.broker_conformance.server import Server as Broker
 from tests.proofs.simulation.checks.cluster_observer import ClusterObserver, ObjectCounts
 from tests.proofs.simulation.checks.coverage import WriteCoverage

@@ -16,7 +16,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.roles.api import api_role
-from gpuruntime.roles.dev.dev import install
+from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import LeaderElectionSettings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuruntime.models.kubernetes.reviews import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
-from gpuruntime.roles.dev.dev import PRIORITIES
+from gpuruntime.roles.dev.installation import PRIORITIES
 from gpuruntime.settings.schema import NamespaceSettings, PriorityClassSettings
 from tests.rooms.manifests.overlays import NAMES, documents
 from tests.row_ids import in_words

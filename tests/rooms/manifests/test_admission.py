@@ -11,7 +11,17 @@ from tests.rooms.manifests.overlays import NAMES, documents
 
 # Annotations on objects of other kinds, or for other accounts to read and change.
 ELSEWHERE = {"OWNER_UID", "DRAINING"}
-LABELS = {"UNIT", "STORAGE", "POOL", "SPEC", "TENANT", "FUNCTION", "ACCESSOR", "PREPARE"}
+LABELS = {
+    "UNIT",
+    "STORAGE",
+    "POOL",
+    "SPEC",
+    "TENANT",
+    "FUNCTION",
+    "ACCESSOR",
+    "PREPARE",
+    "UNMANAGED",
+}
 
 
 def spec_of(name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The checked-in overlays equal what kubectl renders, and a wheel prints them."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,8 +9,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuruntime.manifests import overlays
+from tests.proofs.docs.pages import page_of
 from tests.proofs.real_cluster import binaries
 from tests.rooms.manifests.overlays import MANIFESTS, NAMES
 
@@ -18,8 +21,25 @@ KUBECTL = shutil.which("kubectl")
 
 
 def kustomized(kubectl: str | Path, overlay: str) -> str:
-    command = [str(kubectl), "kustomize", str(MANIFESTS / "overlays" / overlay)]
+    return rendered(kubectl, MANIFESTS / "overlays" / overlay)
+
+
+def rendered(kubectl: str | Path, folder: Path) -> str:
+    command = [str(kubectl), "kustomize", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def overlay_elsewhere(folder: Path) -> Path:
+    """Return an overlay of other namespaces, as docs/install.md shows it, beside the manifests."""
+    shutil.copytree(MANIFESTS, folder / "gpuruntime" / "manifests")
+    blocks = [block.text for block in page_of("docs/install.md").blocks]
+    for name, words in (
+        ("kustomization.yaml", "components: [gpuruntime/manifests/namespaces]"),
+        ("namespaces.yaml", "name: gpuruntime-namespaces"),
+    ):
+        (text,) = [block for block in blocks if words in block]
+        (folder / name).write_text(text)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +59,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_installed_kubectl_renders_the_same(overlay: str) -> None:
     assert KUBECTL is not None
     assert overlays.text_of(overlays.Overlay(overlay)) == kustomized(KUBECTL, overlay)
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed here")
+def test_an_overlay_with_other_namespaces_names_no_default_one(tmp_path: Path) -> None:
+    assert KUBECTL is not None
+    text = rendered(KUBECTL, overlay_elsewhere(tmp_path))
+    assert re.findall(r"(?<!gpu)runtime-(?:stock|instance|system)", text) == []
+    documents = list(yaml.safe_load_all(text))
+    names = {each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"}
+    assert names == {"cloud-stock", "cloud-instance", "cloud-system"}
+    assert "gpuruntime-namespaces" not in {
+        each["metadata"]["name"] for each in documents if each["kind"] == "ConfigMap"
+    }
 
 
 @pytest.mark.cluster

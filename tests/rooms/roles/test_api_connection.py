@@ -14,7 +14,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Response, Transport
 from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
-from gpuruntime.roles.dev.dev import install
+from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.mirrors import LONGEST_LAG_SECONDS, LONGEST_SILENCE_SECONDS
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
 from tests.faults import UNREACHABLE, FaultyTransport

@@ -12,7 +12,7 @@ from gpuruntime.embedded.cluster import EmbeddedCluster
 from gpuruntime.kube.client import Client
 from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
-from gpuruntime.roles.dev.dev import install
+from gpuruntime.roles.dev.installation import install
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
 from gpuruntime.settings.serverless import NatsSettings
 from tests.eventually import eventually

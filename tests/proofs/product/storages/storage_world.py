@@ -25,7 +25,7 @@ from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.volumes import JOBS, STORAGE_CLASSES, VOLUME_CLAIMS
 from gpuruntime.roles.api import api_role
-from gpuruntime.roles.dev.dev import install
+from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
     Address,

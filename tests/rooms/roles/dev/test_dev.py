@@ -15,7 +15,13 @@ import yaml
 from gpuruntime.embedded.processes.programs import Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev.dev import Dev
-from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from gpuruntime.settings.schema import (
+    Address,
+    Label,
+    NamespaceSettings,
+    OperationsSettings,
+    Settings,
+)
 from tests.eventually import eventually
 from tests.walkthrough import STOCK, UNIT
 
@@ -76,10 +82,16 @@ def is_there(path: Path) -> bool:
 
 @asynccontextmanager
 async def running(
-    output: io.StringIO, *, only_cluster: bool = False, programs: Programs = SIMULATED
+    output: io.StringIO,
+    *,
+    only_cluster: bool = False,
+    programs: Programs = SIMULATED,
+    settings: Settings | None = None,
 ) -> AsyncIterator[None]:
     """Run no program: processes do not take part in virtual time, whatever is on the PATH."""
-    dev = Dev(local_settings(), only_cluster=only_cluster, output=output, programs=programs)
+    dev = Dev(
+        settings or local_settings(), only_cluster=only_cluster, output=output, programs=programs
+    )
     word = "kubeconfig" if only_cluster else "curl"
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(dev.run(), name="dev")
@@ -90,9 +102,14 @@ async def running(
 
 
 @asynccontextmanager
-async def calling(programs: Programs = SIMULATED) -> AsyncIterator[Caller]:
+async def calling(
+    programs: Programs = SIMULATED, *, settings: Settings | None = None
+) -> AsyncIterator[Caller]:
     output = io.StringIO()
-    async with running(output, programs=programs), aiohttp.ClientSession() as session:
+    async with (
+        running(output, programs=programs, settings=settings),
+        aiohttp.ClientSession() as session,
+    ):
         yield Caller(session, printed(output, "api"))
 
 
@@ -128,6 +145,18 @@ async def test_the_walk_through_leads_from_stock_to_a_ready_unit() -> None:
         assert (status, answer["error"]["code"]) == (409, "insufficient_capacity")
         assert (await caller.get("/gpu-units/third"))[0] == 404
         await caller.until("/gpu-units?lifecycle=stock", lambda units: units == [])
+
+
+async def test_dev_runs_in_namespaces_that_every_cluster_has() -> None:
+    names = NamespaceSettings(
+        stock=Label("default"), instance=Label("kube-public"), system=Label("kube-system")
+    )
+    settings = attrs.evolve(local_settings(), namespaces=names)
+    async with calling(settings=settings) as caller:
+        assert (await caller.post("/operator/stock-units", STOCK))[0] == 202
+        await caller.until(f"/operator/jobs/{STOCK['operationID']}", lambda job: job["ready"] == 2)
+        assert (await caller.post("/gpu-units", {**UNIT, "namespace": "kube-public"}))[0] == 201
+        await caller.until("/gpu-units/demo-instance", lambda unit: unit["phase"] == "Ready")
 
 
 async def test_a_refill_pool_returns_to_its_size_after_a_claim() -> None:

@@ -25,7 +25,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.cluster_connection import wall_clock
-from gpuruntime.roles.dev.dev import install
+from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
     Address,

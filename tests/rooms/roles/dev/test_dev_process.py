@@ -85,6 +85,15 @@ def test_a_port_in_use_is_one_line_with_the_remedy(program: Programs, key: str) 
     assert "Traceback" not in dev.log.read_text()
 
 
+def test_one_name_for_all_namespaces_is_refused_with_a_reason(program: Programs) -> None:
+    same = dict.fromkeys(("stock", "instance", "system"), "default")
+    dev = program.start("dev", namespaces=same)
+    assert dev.exit_code() == 2
+    said = dev.log.read_text()
+    assert "namespaces.instance: is the same namespace as stock: each needs its own" in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_dev_within_the_grace_despite_open_streams(
     program: Programs, number: int
