@@ -102,11 +102,14 @@ def staffed(unit: GPUUnit | None) -> object:
 
 
 def counted(stock: GPUUnit | None) -> object:
-    """Return the state in which a pool counts the stock."""
+    """Return the state in which a pool counts the stock, and the failure that it quotes."""
     if stock is None:
         return None
+    is_failed = stock.status.phase == UnitPhase.FAILED
+    ready = condition_of(stock.status.conditions, ConditionType.READY) if is_failed else None
     is_terminating = provenance.is_terminating(stock)
-    return (stock.status.phase, provenance.is_claimed(stock), is_terminating)
+    failure = ready.message if ready else ""
+    return (stock.status.phase, failure, provenance.is_claimed(stock), is_terminating)
 
 
 def shape(child: Deployment | Service | NetworkPolicy | None) -> object:

@@ -124,6 +124,12 @@ def stock(*, version: int = 1, is_ready: bool = False, **marks: Any) -> GPUUnit:
     )
 
 
+def failed(words: str, version: int = 1) -> GPUUnit:
+    condition = Condition(type="Ready", status="False", reason="PodStartupFailed", message=words)
+    status = GPUUnitStatus(phase="Failed", conditions=(condition,))
+    return attrs.evolve(stock(version=version), status=status)
+
+
 def claimed(version: int = 1) -> GPUUnit:
     return stock(version=version, **CLAIM)
 
@@ -162,6 +168,7 @@ POOL_CHANGES: Final = {
     "its spec": ((pool(),), pool(version=2, generation=2)),
     "a new unit of it": ((pool(),), stock(is_ready=True)),
     "the readiness of its unit": ((pool(), stock()), stock(version=2, is_ready=True)),
+    "another failure of its failed unit": ((pool(), failed("no such image")), failed("no key", 2)),
     "a claim on its unit": ((pool(), stock()), claimed(2)),
 }
 
