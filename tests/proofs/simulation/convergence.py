@@ -8,6 +8,7 @@ from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.proofs.simulation.checks.cluster_observer import ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations
+from tests.proofs.simulation.checks.stale_status import stale_statuses, statuses_of
 from tests.proofs.simulation.faults.kinds import ACTIVATORS, MANAGERS, FaultKind, PlannedFault
 from tests.proofs.simulation.faults.wire import Wire
 from tests.proofs.simulation.processes import Fleet
@@ -38,9 +39,11 @@ class ConvergenceCheck:
         for what in self._fleet.unseen(self._fleet.server.store.version):
             self._breach(f"at the end {what}")
         self._check()
-        await self._change_leader(MANAGERS)
-        if self._fleet.broker:
-            await self._change_leader(ACTIVATORS)
+        for group in (MANAGERS, ACTIVATORS) if self._fleet.broker else (MANAGERS,):
+            written = statuses_of(self._observer.continuous_audit)
+            await self._change_leader(group)
+            for what in stale_statuses(written, statuses_of(self._observer.continuous_audit)):
+                self._breach(what)
 
     async def _becomes_idle(self) -> bool:
         """Wait for two minutes without a write or list; return False after CONVERGENCE_SECONDS."""

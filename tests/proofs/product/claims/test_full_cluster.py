@@ -150,3 +150,32 @@ async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pendin
     )
     assert left == [""] * FURTHER
     assert len(units_of(full.made, "full.1", full.made.stock)) == FURTHER
+
+
+def test_a_unit_resumed_where_every_gpu_is_taken_reports_the_schedulers_refusal(
+    full: Product,
+) -> None:
+    """Once a GPU is free, the unit runs; nothing else touches it in between."""
+    add_nodes(full.made.plane, "resumed")
+    seed(full.caller, "back.1", 1, gpu=1, gpuProduct="resumed")
+    caller, path = full.caller, "/gpu-units/back"
+    assert caller.post("/gpu-units", order("back", "back.1")).status == 201
+    caller.until(path, lambda unit: unit["phase"] == "Ready")
+    assert caller.put(path, {"suspended": True}).status == 200
+    caller.until(path, lambda unit: unit["phase"] == "Suspended")
+    others = {"specName": "all.1", **SMALL, "gpu": GPUS_PER_NODE, "gpuProduct": "resumed"}
+    for number in range(NODES):
+        other = {
+            "apiVersion": "runtime.lokiwager.io/v1alpha1",
+            "kind": "GPUUnit",
+            "metadata": {"name": f"other-{number}", "namespace": full.made.instance},
+            "spec": others,
+        }
+        full.kubectl("apply", "-f", "-", stdin=json.dumps(other))
+        caller.until(f"/gpu-units/other-{number}", lambda unit: unit["phase"] == "Ready")
+    assert caller.put(path, {"suspended": False}).status == 200
+    refused = caller.until(path, lambda unit: unit["reason"] == "PodUnschedulable")
+    assert "Insufficient nvidia.com/gpu" in refused["message"]
+    for number in range(NODES):
+        assert caller.delete(f"/gpu-units/other-{number}").status == 204
+    caller.until(path, lambda unit: unit["phase"] == "Ready")

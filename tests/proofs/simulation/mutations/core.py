@@ -268,6 +268,12 @@ CORE: Final = (
         "        is_replay=lost is None or not names_our_stock,",
     ),
     Mutation(
+        "a unit is not woken when its Deployment is rolled out",
+        "gpuruntime.reconcilers.predicates",
+        "    return (is_ready, is_rolled_out(deployment), deployment.refusal)",
+        "    return (is_ready, True, deployment.refusal)",
+    ),
+    Mutation(
         "a node name is dropped while the Pod is unknown",
         "gpuruntime.reconcilers.unit.status",
         '    return unit.status.nodeName if runs else ""',

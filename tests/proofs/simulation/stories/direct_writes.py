@@ -12,7 +12,12 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.hashing import derived_name
 from tests.proofs.simulation.checks.cluster_observer import INSTANCE, ClusterObserver
 from tests.proofs.simulation.checks.unit_status import is_ready, reason_of
-from tests.proofs.simulation.stories.script import ENVELOPES, DirectStory, RestoredStory
+from tests.proofs.simulation.stories.script import (
+    ENVELOPES,
+    DirectStory,
+    RestoredStory,
+    ResumedStory,
+)
 
 
 class StoryContext(Protocol):
@@ -29,8 +34,11 @@ class StoryContext(Protocol):
     async def until(self, holds: Callable[[], object]) -> None: ...
 
 
-async def write_directly(context: StoryContext, story: DirectStory) -> None:
+async def write_directly(context: StoryContext, story: DirectStory | ResumedStory) -> None:
     await asyncio.sleep(story.begins_at)
+    if isinstance(story, ResumedStory):
+        await _resume_without_room(context, story)
+        return
     key = Key(INSTANCE, story.name)
     memory = "not-a-quantity" if story.is_bad else "1Gi"
     spec: JsonObject = {"specName": "direct", "image": "python:3.12", "memory": memory}
@@ -57,6 +65,15 @@ async def restore(context: StoryContext, story: RestoredStory) -> None:
     spec: JsonObject = {"specName": "ample", "image": "a:1", **ENVELOPES["ample"]}
     await _write(context, story.name, spec, source)
     await context.until(lambda: is_ready(context.unit(story.name)))
+
+
+async def _resume_without_room(context: StoryContext, story: ResumedStory) -> None:
+    """Resume a unit that no node takes; its status at the end is compared with a fresh look."""
+    spec: JsonObject = {"specName": "vast", "image": "a:1", "memory": "64Ti", "suspended": True}
+    await _write(context, story.name, spec, {})
+    await context.until(lambda: reason_of(context.unit(story.name)) == "ScaledToZero")
+    key = Key(INSTANCE, story.name)
+    await context.kubectl.patch(GPU_UNITS, key, {"spec": {"suspended": False}})
 
 
 async def _write(

@@ -163,6 +163,14 @@ class RestoredStory:
     name: str
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class ResumedStory:
+    """A suspended unit, created with kubectl, that fits on no node when it is resumed."""
+
+    begins_at: float
+    name: str
+
+
 class Release(StrEnum):
     """How the first unit that mounts a storage releases it."""
 
@@ -229,6 +237,7 @@ class Script:
     shrinking_pools: tuple[ShrinkingPoolStory, ...]
     namesakes: tuple[NamesakesStory, ...]
     restored: tuple[RestoredStory, ...]
+    resumed: tuple[ResumedStory, ...]
     storage_changes: tuple[StorageChangeStory, ...]
     functions: tuple[FunctionStory, ...]
 
@@ -268,6 +277,7 @@ def script_of(seed: int) -> Script:
         shrinking_pools=tuple(shrinking_pools),
         namesakes=tuple(namesakes),
         restored=tuple(restored),
+        resumed=_resumed(Random(f"{number} resumed")),
         storage_changes=_storage_changes(Random(f"{number} meddling")),
         functions=functions_of(Random(f"{number} functions"), earliest=FIRST_SECOND),
     )
@@ -302,6 +312,10 @@ def _namesakes(rng: Random) -> NamesakesStory:
 
 def _restored(rng: Random) -> RestoredStory:
     return RestoredStory(begins_at=_moment(rng), name="restored")
+
+
+def _resumed(rng: Random) -> tuple[ResumedStory, ...]:
+    return (ResumedStory(begins_at=_moment(rng), name="resumed"),) if rng.random() < 0.4 else ()
 
 
 def _storages(rng: Random) -> tuple[StorageStory, ...]:

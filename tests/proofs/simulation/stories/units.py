@@ -29,7 +29,9 @@ from tests.proofs.simulation.stories.script import (
     ENVELOPES,
     SCARCE,
     ContestStory,
+    DirectStory,
     PoolStory,
+    ResumedStory,
     Script,
     SeedStory,
     Step,
@@ -105,7 +107,11 @@ class StoryRunner:
                 tasks.create_task(
                     FunctionStoryRun(self, function).run(), name=f"{STORY}{function.operation}"
                 )
-            for direct in script.direct:
+            direct_writes: tuple[DirectStory | ResumedStory, ...] = (
+                *script.direct,
+                *script.resumed,
+            )
+            for direct in direct_writes:
                 tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")
 
     def note(self, story: str, text: str) -> None:

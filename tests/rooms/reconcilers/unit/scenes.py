@@ -188,6 +188,11 @@ SCENES: Final[dict[str, tuple[Any, ...]]] = {
         *children(RUNNING, rollout(replicas=0, conditions=(QUOTA,))),
     ),
     "a unit that no node takes": (RUNNING, *children(RUNNING, rollout()), unschedulable(RUNNING)),
+    "a resumed unit that no node takes before its Deployment is rolled out": (
+        RUNNING,
+        *children(RUNNING, rollout(), generation=3),
+        unschedulable(RUNNING),
+    ),
     "a ready unit that crashed": (
         RUNNING,
         *children(RUNNING),
