@@ -1,5 +1,7 @@
 """Drift of a live child from the desired one, as a merge patch.
 
+A member that the last applied body does not have is no drift, unless it is guarded.
+
 Each child carries one annotation of ours: the body that was last applied, the hash of its inputs,
 and the revision of the code that created it. While the inputs are the same, drift is judged
 against the last applied body. A newer or older version of our code may build another body, but an
@@ -21,6 +23,7 @@ from gpuruntime.models.kinds.labels import GROUP
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.quantities import is_quantity, parse_quantity
 from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.reconcilers.children.guards import with_guarded
 
 APPLIED: Final = f"{GROUP}/applied"
 # Version of `inputs_hash`. Hashes of different versions cannot be compared.
@@ -100,6 +103,16 @@ def encode_applied(applied: Applied) -> str:
     return encoded.decode()
 
 
+def recorded_owner(metadata: ObjectMeta) -> str:
+    """Return the uid of the owner for which the child was last applied, or an empty string."""
+    applied = decode_applied(metadata.annotations.get(APPLIED, ""))
+    match applied.body if applied else {}:
+        case {"metadata": {"ownerReferences": [{"uid": str(uid)}, *_]}}:
+            return uid
+        case _:
+            return ""
+
+
 def decode_applied(text: str) -> Applied | None:
     """Return None for a text that is not ours; the desired body is then compared instead."""
     try:
@@ -112,7 +125,7 @@ def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
     """Return the merge patch that removes the drift, or an empty one."""
     applied = decode_applied(_annotation(live))
     body, remembered = _target(desired, applied)
-    patch = _difference(body, live, applied.body if applied else {})
+    patch = _difference(body, live, with_guarded(applied.body if applied else {}, live))
     if remembered == applied:
         return patch
     return _with_annotation(patch, encode_applied(remembered))
@@ -121,7 +134,7 @@ def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
 def patch_back(live: JsonObject) -> JsonObject:
     """Return the merge patch to the last applied body, whatever the spec asks for now."""
     applied = decode_applied(_annotation(live))
-    return _difference(applied.body, live, applied.body) if applied else {}
+    return _difference(applied.body, live, with_guarded(applied.body, live)) if applied else {}
 
 
 def is_behind(desired: Child, live: JsonObject) -> bool:

@@ -11,7 +11,7 @@ import attrs
 
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.storages import GPUStorage
-from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kinds.units import CHILD_PREFIX, GPUUnit, child_key
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
@@ -91,9 +91,24 @@ def _waiting_for_stock(caches: Caches, stock: GPUUnit) -> Iterable[Key]:
     return _keys(caches.units.store.by_index(WAITING, stock.spec.specName))
 
 
-def _owner(caches: Caches, child: Deployment | Service | NetworkPolicy | Pod) -> Iterator[Key]:
-    """Yield the unit that the child's label names, unless it is gone; its children outlive it."""
-    key = Key(child.metadata.namespace, unit_name(child))
+def _owner(caches: Caches, child: Deployment | Service | NetworkPolicy) -> Iterator[Key]:
+    """Yield the unit that has a child of this name, whatever labels and owners it has by now.
+
+    The name of a child says which unit that is, unless it was cut; then owner and label do.
+    """
+    metadata = child.metadata
+    owner = metadata.controller_owner
+    plain = metadata.name.removeprefix(CHILD_PREFIX)
+    for name in dict.fromkeys((plain, owner.name if owner else "", unit_name(child))):
+        key = Key(metadata.namespace, name)
+        unit = caches.units.store.get(key) or caches.stock.store.get(key)
+        if unit is not None and child_key(unit) == metadata.key:
+            yield key
+
+
+def _runner(caches: Caches, pod: Pod) -> Iterator[Key]:
+    """Yield the unit that the Pod's label names, unless it is gone; its Pods outlive it."""
+    key = Key(pod.metadata.namespace, unit_name(pod))
     if caches.units.store.get(key) or caches.stock.store.get(key):
         yield key
 
@@ -164,7 +179,7 @@ READS: Final = (
     ),
     Read(cache="services", what="its Service", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
     Read(cache="policies", what="its policy", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
-    Read(cache="pods", what="its Pods", is_read=_pod_changes, wakes=_owner, lane=Lane.BEGUN),
+    Read(cache="pods", what="its Pods", is_read=_pod_changes, wakes=_runner, lane=Lane.BEGUN),
 )
 # Read for the next Pod only: they change nothing of a Deployment that exists, and wake no unit.
 SURROUNDINGS: Final = {

@@ -294,4 +294,19 @@ CORE: Final = (
         "        for key, written in dict[Key, ObjectT]().items():\n",
         "tests/rooms/informer/test_writer.py::test_a_list_read_during_a_create_keeps_the_object",
     ),
+    Mutation(
+        "a member that another client adds to a child stays",
+        "gpuruntime.reconcilers.children.drift",
+        "with_guarded(applied.body if applied else {}, live)",
+        "applied.body if applied else {}",
+        "tests/rooms/reconcilers/unit/test_edits_by_hand.py",
+    ),
+    Mutation(
+        "a child is found by its label only",
+        "gpuruntime.reconcilers.unit.reads",
+        'dict.fromkeys((plain, owner.name if owner else "", unit_name(child)))',
+        "(unit_name(child),)",
+        "tests/rooms/reconcilers/unit/test_reads.py"
+        "::test_a_child_wakes_its_unit_whatever_its_labels_say",
+    ),
 )

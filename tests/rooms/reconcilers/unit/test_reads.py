@@ -23,6 +23,7 @@ from gpuruntime.kube.transport import Request, Response, StreamResponse
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonValue
+from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kinds.units import (
@@ -65,7 +66,7 @@ from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.status import status_of
 from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM
 from tests.rooms.reconcilers.noted_cache import NotedCache
-from tests.rooms.reconcilers.unit.scenes import NOW, OPTIONS, SCENES
+from tests.rooms.reconcilers.unit.scenes import NOW, OPTIONS, PORTS, SCENES, children, unit
 from tests.rooms.reconcilers.world import SETTLED
 
 pytestmark = pytest.mark.looptime
@@ -362,3 +363,14 @@ async def test_every_cache_that_is_read_is_declared_and_every_declared_one_is_re
         await scene.observe(observed.metadata.key)
         reads |= scene.reads
     assert reads == {each.cache for each in READS} | set(SURROUNDINGS)
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 63], ids=["short", "cut"])
+async def test_a_child_wakes_its_unit_whatever_its_labels_say(name: str) -> None:
+    observed = unit(name, template=PORTS)
+    deployed, *_ = children(observed)
+    relabelled = attrs.evolve(deployed.metadata, labels={labels.UNIT: "other"})
+    scene = Scene(observed, attrs.evolve(deployed, metadata=relabelled), unit("other"))
+    await scene.woken()
+    scene.put(attrs.evolve(deployed, metadata=attrs.evolve(relabelled, annotations={})))
+    assert await scene.woken() == {observed.metadata.key}
