@@ -316,7 +316,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="worker-limit",
-        description="a function has no more workers than maxWorkers",
+        description="a function has no more workers than maxWorkers, and a successor in an update",
         subjects=_templates,
         judge=functions.within_limit,
     ),

@@ -1,6 +1,6 @@
 """Rules of functions: a template runs nothing itself, and has only the workers it may have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 import attrs
@@ -10,7 +10,7 @@ from gpuruntime.audit.children import COLLECT_SECONDS
 from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
-from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.functions import Serverless, Update
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
@@ -75,10 +75,11 @@ def one_owner_serves(templates: list[GPUUnit], index: SnapshotIndex) -> Iterator
 def within_limit(template: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """A function has no more workers than its limit; draining workers count until they are gone.
 
-    If the limit was lowered, more workers are allowed for as long as a drain takes.
+    During an update one more is allowed, the successor of an outdated worker. If the limit was
+    lowered, more workers are allowed for as long as a drain takes.
     """
     function, workers = _function_of(template), index.workers_of[template.metadata.uid]
-    if len(workers) > function.maxWorkers:
+    if len(workers) > function.maxWorkers + _is_updating(template, workers):
         yield Finding(
             objects=(reference_to(template),),
             message=f"{reference_to(template)} has {len(workers)} workers, and its maxWorkers "
@@ -263,6 +264,20 @@ def _of_worker(
         allowed_seconds=allowed_seconds,
         version=version,
     )
+
+
+def _is_updating(template: GPUUnit, workers: Iterable[GPUUnit]) -> bool:
+    """Return whether a worker is outdated that drains only when its successor is ready."""
+    is_rolling = _function_of(template).update == Update.ROLLING
+    mounts = bool(template.spec.storageMounts)
+    return is_rolling and not mounts and any(_ran(each) != _ran(template) for each in workers)
+
+
+def _ran(unit: GPUUnit) -> tuple[object, ...]:
+    """Return what a worker takes over from its template for its whole life."""
+    spec, function = unit.spec, _function_of(unit)
+    code = (spec.specName, spec.image, spec.template, spec.storageMounts)
+    return (*code, function.requestID, function.concurrency, function.framework)
 
 
 def _names(units: list[GPUUnit]) -> str:

@@ -138,7 +138,7 @@ function functionTable() {
 function functionState(each) {
   if (each.suspended) return badge("Suspended", "still");
   if (each.reason)
-    return [badge("Waiting", "bad"), element("span", { class: "why" }, each.reason)];
+    return [badge("Waiting", "bad"), element("span", { class: "why", title: each.message }, each.reason)];
   const isBusy = each.queueDepth > 0 || each.running > 0;
   return isBusy ? badge("Busy", "moving") : badge("At rest", "good");
 }
@@ -146,6 +146,7 @@ function functionState(each) {
 function workers({ workers: counts, minAvailableCount, maxWorkers }) {
   const words = [`${counts.ready} of ${counts.desired} ready`];
   if (counts.busy) words.push(`${counts.busy} busy`);
+  if (counts.outdated) words.push(`${counts.outdated} outdated`);
   if (counts.draining) words.push(`${counts.draining} draining`);
   return element(
     "span",

@@ -87,8 +87,10 @@ def function_view(function: Function) -> FunctionView:
             ready=status.readyWorkers,
             busy=status.busyWorkers,
             draining=status.drainingWorkers,
+            outdated=status.outdatedWorkers,
         ),
         reason=status.reason,
+        message=status.message,
     )
 
 

@@ -1,5 +1,6 @@
 """The serverless part of a unit: the function that it declares or works for, and its status."""
 
+from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
 import attrs
@@ -10,7 +11,16 @@ from gpuruntime.models.definitions.texts import UID, Name, RequestID, SocketPath
 from gpuruntime.models.kubernetes.names import LONGEST_LABEL, cut_with_hash
 
 MOST_WORKERS: Final = 1000
+# Enough for the words of a failing container.
+LONGEST_MESSAGE: Final = 1024
 _DAY_SECONDS = 86_400
+
+
+class Update(StrEnum):
+    """The order of an update: the successor starts first, or the old worker drains first."""
+
+    ROLLING = "RollingUpdate"
+    RECREATE = "Recreate"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -50,6 +60,14 @@ class Serverless:
         Schema(minimum=1, maximum=_DAY_SECONDS, description="The longest time of one attempt."),
     ] = 300
     maxAttempts: Annotated[int, Schema(minimum=1, maximum=100)] = 5
+    update: Annotated[
+        str,
+        Schema(
+            enum=tuple(Update),
+            description="RollingUpdate starts a worker's successor before it drains the worker; "
+            "Recreate drains it first.",
+        ),
+    ] = Update.ROLLING
     framework: Framework = Framework()
     workerOf: WorkerOf | None = None
 
@@ -60,10 +78,16 @@ class ServerlessStatus:
     readyWorkers: int = 0
     busyWorkers: int = 0
     drainingWorkers: int = 0
+    outdatedWorkers: Annotated[
+        int, Schema(description="Workers of an earlier template that are to be replaced.")
+    ] = 0
     depth: Annotated[int, Schema(description="Invocations queued or running.")] = 0
     oldestWaitSeconds: int = 0
     reason: Annotated[
         str, Schema(maxLength=128, description="Why workers are missing, if they are.")
+    ] = ""
+    message: Annotated[
+        str, Schema(maxLength=LONGEST_MESSAGE, description="The reason in words.")
     ] = ""
 
 

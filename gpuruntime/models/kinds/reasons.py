@@ -140,6 +140,8 @@ class FunctionReason(StrEnum):
     WORKERS_READY = "WorkersReady"
     # Workers are starting or unavailable; the message says why.
     WORKERS_MISSING = "WorkersMissing"
+    # Enough workers are ready, but some run an earlier image, template, framework or concurrency.
+    WORKERS_OUTDATED = "WorkersOutdated"
     # The activator has not decided yet how many workers are needed.
     NOT_SCALED_YET = "NotScaledYet"
     # The function cannot be called; Ready has the same message.

@@ -59,6 +59,7 @@ class WorkersView:
     ready: int
     busy: int
     draining: int
+    outdated: int
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -78,6 +79,7 @@ class FunctionView:
     oldestWaitSeconds: float
     workers: WorkersView
     reason: str
+    message: str
 
 
 @attrs.frozen(kw_only=True, slots=False)

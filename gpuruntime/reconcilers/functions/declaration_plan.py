@@ -22,6 +22,9 @@ NO_BROKER: Final = (
 )
 NOT_LOOKED_AT: Final = "no activator has told yet how many workers are needed: does one run?"
 ON_THEIR_WAY: Final = "workers are on their way"
+SUCCESSORS_ON_THEIR_WAY: Final = (
+    "workers of an earlier template serve until their successors are ready"
+)
 ENOUGH: Final = "as many workers are ready as are needed now"
 
 
@@ -37,8 +40,11 @@ def staffing(status: ServerlessStatus | None) -> tuple[FunctionReason, str]:
     """Return reason and message without numbers, which would change with every call."""
     if status is None:
         return FunctionReason.NOT_SCALED_YET, NOT_LOOKED_AT
+    missing = f"{status.reason}: {status.message}" if status.message else status.reason
     if status.readyWorkers < status.desiredWorkers:
-        return FunctionReason.WORKERS_MISSING, status.reason or ON_THEIR_WAY
+        return FunctionReason.WORKERS_MISSING, missing or ON_THEIR_WAY
+    if status.outdatedWorkers:
+        return FunctionReason.WORKERS_OUTDATED, missing or SUCCESSORS_ON_THEIR_WAY
     return FunctionReason.WORKERS_READY, ENOUGH
 
 

@@ -13,7 +13,7 @@ from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter
 from gpuruntime.models.encoding.members import shared
 from gpuruntime.models.kinds import labels, provenance
-from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.functions import Serverless, Update
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
@@ -33,6 +33,7 @@ from gpuruntime.serverless.scaling.worker_plan import (
     WorkerGroup,
     WorkerPhase,
     next_names,
+    workers_asked_for,
     workers_for,
 )
 from gpuruntime.serverless.scaling.workers import strays_of
@@ -67,6 +68,7 @@ _LIMITS: Final = (
     "idleTimeoutSeconds",
     "timeoutSeconds",
     "maxAttempts",
+    "update",
 )
 
 
@@ -167,8 +169,10 @@ class Observer:
         now: float,
     ) -> Owner:
         limits, depth = _limits(template, function), self.depth_of(function)
-        history = self.histories.of(function, template.metadata.uid, workers=len(units), now=now)
         workers = self._workers(units, template, seen_at, now)
+        history = self.histories.of(
+            function, template.metadata.uid, workers=workers_asked_for(workers), now=now
+        )
         for seconds in history.started(workers, now):
             self.meter.observe("serverless_worker_start_seconds", seconds)
         needed = None if depth is None else workers_for(depth, limits)
@@ -181,11 +185,12 @@ class Observer:
             free_stock=len(free_stock) if held_seconds is None else 0,
             forbidden=forbidden(template),
             replacement_in_seconds=history.replacement_in_seconds(now),
+            recreating=_is_recreating(template, limits),
         )
         return Owner(
             template=template,
             workers=group,
-            free_names=self._free_names(template, limits.maxWorkers - len(units)),
+            free_names=self._free_names(template, limits.maxWorkers + 1 - len(units)),
             falls_in_seconds=history.falls_in_seconds(now, limits.idleTimeoutSeconds),
             held_seconds=held_seconds,
         )
@@ -236,6 +241,7 @@ def worker_of(
         is_silent=is_silent,
         busy=heard.busy if heard and not is_silent else 0,
         since_seconds=moment.now - since,
+        fault=_fault(unit) if phase is WorkerPhase.FAILED else "",
     )
 
 
@@ -313,8 +319,25 @@ def _since(phase: WorkerPhase, uid: str, sightings: FirstSeen, moment: Moment) -
 
 
 def _readiness(unit: GPUUnit) -> object:
+    """Return what is read of the condition Ready; only a failure is quoted, so words count."""
     ready = condition_of(unit.status.conditions, ConditionType.READY)
-    return (ready.status, ready.reason, ready.observedGeneration) if ready else None
+    if ready is None:
+        return None
+    words = ready.message if phase_of(unit.status.conditions) is UnitPhase.FAILED else ""
+    return (ready.status, ready.reason, ready.observedGeneration, words)
+
+
+def _fault(unit: GPUUnit) -> str:
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return f"image {unit.spec.image}: {ready.message}" if ready else ""
+
+
+def _is_recreating(template: GPUUnit, limits: Serverless) -> bool:
+    """Return whether an old worker drains before its successor is claimed.
+
+    A storage is mounted by one unit at a time, so a successor could not start beside it.
+    """
+    return limits.update == Update.RECREATE or bool(template.spec.storageMounts)
 
 
 def function_of(worker: GPUUnit) -> str:

@@ -19,7 +19,7 @@ from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.serverless.scaling.history import FunctionHistory, Histories
 from gpuruntime.serverless.scaling.plan import Observed, Owner, Plan
 from gpuruntime.serverless.scaling.queue_depths import Depths
-from gpuruntime.serverless.scaling.status import differ_in_amounts_only, function_note
+from gpuruntime.serverless.scaling.status import differ_in_amounts_only, function_note, words_for
 
 log = structlog.get_logger()
 
@@ -54,10 +54,12 @@ class Reporter:
         oldest_wait_seconds = await self._oldest_wait_seconds(
             seen.owner, plan.status.depth, history
         )
+        reason = history.refusal(loop_time()) or plan.status.reason
         history.status = status = attrs.evolve(
             plan.status,
             oldestWaitSeconds=int(oldest_wait_seconds),
-            reason=history.refusal(loop_time()) or plan.status.reason,
+            reason=reason,
+            message=words_for(reason, seen.owner.workers, spec_name=template.spec.specName),
         )
         latest = self.units.store.get(template.metadata.key)
         if latest is None or latest.metadata.uid != template.metadata.uid:
@@ -71,7 +73,7 @@ class Reporter:
             return wait
         await self._write(latest, status)
         history.told_at = loop_time()
-        note = function_note(before, status, spec_name=template.spec.specName)
+        note = function_note(before, status)
         if note is not None:
             record_note(self.recorder, GPU_UNITS, template, note)
         return again

@@ -3,9 +3,12 @@
 There are deliberately few steps: claim missing workers, drain surplus ones, delete drained ones. A
 draining worker takes no invocations and is never kept. So it still occupies a seat but no longer
 counts as a worker.
+
+An update replaces one worker at a time: the successor is claimed first and may exceed `maxWorkers`
+by one. Once it is ready, the outdated worker is surplus. `update: Recreate` drains that one first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from itertools import count, islice
 from typing import Final
@@ -61,7 +64,8 @@ class Worker:
     `since_seconds` is how long this leader has seen it drain or be adrift. A worker `is_silent` if
     its heartbeats are missing, and not `is_current` if its template has changed since. A worker
     that `has_withdrawn` drains, whatever the order came from, and never takes another invocation.
-    A `gone` worker waits only for Kubernetes to delete it.
+    A `gone` worker waits only for Kubernetes to delete it. `fault` is what its failing container
+    reports, with the image.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Worker:
     is_silent: bool = False
     busy: int = 0
     since_seconds: float = 0.0
+    fault: str = ""
 
     @property
     def is_leaving(self) -> bool:
@@ -83,7 +88,8 @@ class WorkerGroup:
     """The workers of one unit for a function, and what bounds them.
 
     `needed` is None while the amount of work is unknown. `forbidden` says why no worker may run at
-    all. `free_stock` is how much could be claimed now.
+    all. `free_stock` is how much could be claimed now. If an update is `recreating`, outdated
+    workers are drained before their successors are claimed.
     """
 
     limits: Serverless
@@ -92,6 +98,11 @@ class WorkerGroup:
     free_stock: int
     forbidden: Shortage | None = None
     replacement_in_seconds: float = 0.0
+    recreating: bool = False
+
+    @property
+    def staying(self) -> tuple[Worker, ...]:
+        return tuple(worker for worker in self.workers if not worker.is_leaving)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -114,14 +125,16 @@ def workers_for(depth: int, limits: Serverless) -> int:
 
 def plan_workers(seen: WorkerGroup) -> WorkerPlan:
     wanted = _wanted(seen)
-    staying = [worker for worker in seen.workers if not worker.is_leaving]
+    staying = seen.staying
     delete = tuple(worker.name for worker in seen.workers if _may_be_deleted(worker, seen.limits))
-    excess = len(staying) - wanted
-    if excess > 0:
-        drain = tuple(worker.name for worker in sorted(staying, key=_drain_order)[:excess])
+    surplus = len(staying) - wanted
+    successor = _starting_successor(seen, staying) if wanted and surplus > 0 else None
+    drainable = sorted((each for each in staying if each is not successor), key=_drain_order)
+    if len(drainable) > wanted:
+        drain = tuple(worker.name for worker in drainable[: len(drainable) - wanted])
         plan = WorkerPlan(wanted=wanted, drain=drain, delete=delete, shortage=seen.forbidden)
-    elif excess < 0:
-        claims, shortage = _claims(seen, staying, -excess)
+    elif surplus < 0:
+        claims, shortage = _claims(seen, staying, -surplus)
         replaced = "" if claims else _replaced(seen, staying, may_claim=False)
         plan = WorkerPlan(
             wanted=wanted,
@@ -133,13 +146,13 @@ def plan_workers(seen: WorkerGroup) -> WorkerPlan:
         )
     else:
         replaced = _replaced(seen, staying, may_claim=seen.free_stock > 0)
-        exchanged = replaced or _outdated(seen)
-        plan = WorkerPlan(
-            wanted=wanted,
-            drain=(exchanged,) if exchanged else (),
+        step = WorkerPlan(wanted=wanted) if replaced else _update_step(seen, wanted)
+        plan = attrs.evolve(
+            step,
+            drain=(replaced,) if replaced else step.drain,
             delete=delete,
             replaced=replaced,
-            shortage=seen.forbidden or _trouble(staying),
+            shortage=seen.forbidden or step.shortage or _trouble(staying),
         )
     return attrs.evolve(plan, look_again_seconds=_look_again_seconds(seen, plan))
 
@@ -163,11 +176,22 @@ def _wanted(seen: WorkerGroup) -> int:
         return 0
     needed = seen.needed
     if needed is None:
-        needed = sum(not worker.is_leaving for worker in seen.workers)
+        needed = len(seen.staying)
     return min(max(needed, limits.minAvailableCount), limits.maxWorkers)
 
 
-def _claims(seen: WorkerGroup, staying: list[Worker], missing: int) -> tuple[int, Shortage | None]:
+def workers_asked_for(workers: Collection[Worker]) -> int:
+    """Return how many workers an earlier leader wanted, as far as its workers show it.
+
+    During an update one of them may be a successor, which was claimed beside the others.
+    """
+    generations = {worker.is_current for worker in workers if not worker.is_leaving}
+    return sum(not worker.is_leaving for worker in workers) - (len(generations) > 1)
+
+
+def _claims(
+    seen: WorkerGroup, staying: tuple[Worker, ...], missing: int
+) -> tuple[int, Shortage | None]:
     """Return how many to claim, and why not all. Leaving workers still count to maxWorkers."""
     if _is_broken(staying):
         return 0, Shortage.WORKER_FAILED
@@ -177,7 +201,7 @@ def _claims(seen: WorkerGroup, staying: list[Worker], missing: int) -> tuple[int
     return claims, Shortage.CAPACITY if claims < asked else _trouble(staying)
 
 
-def _is_broken(staying: list[Worker]) -> bool:
+def _is_broken(staying: tuple[Worker, ...]) -> bool:
     """Return whether a worker of the current template failed and none is ready.
 
     Such a template gets no more stock for now.
@@ -186,7 +210,7 @@ def _is_broken(staying: list[Worker]) -> bool:
     return WorkerPhase.FAILED in current and WorkerPhase.READY not in current
 
 
-def _replaced(seen: WorkerGroup, staying: list[Worker], *, may_claim: bool) -> str:
+def _replaced(seen: WorkerGroup, staying: tuple[Worker, ...], *, may_claim: bool) -> str:
     """Return the worker that was lost for longest, if another can be claimed for it, or "".
 
     A withdrawn worker does not come back, so it is drained without that condition. The next stock
@@ -204,14 +228,34 @@ def _replaced(seen: WorkerGroup, staying: list[Worker], *, may_claim: bool) -> s
     return max(lost, key=lambda worker: worker.since_seconds).name
 
 
-def _outdated(seen: WorkerGroup) -> str:
-    """Return one outdated worker to drain once all current ones are ready, or ""."""
+def _starting_successor(seen: WorkerGroup, staying: tuple[Worker, ...]) -> Worker | None:
+    """Return the successor that an update waits for, or None; no worker is drained for it yet."""
+    unready = [each for each in staying if each.is_current and each.phase is not WorkerPhase.READY]
+    is_updating = any(not each.is_current for each in staying) and not seen.recreating
+    return max(unready, key=_drain_order, default=None) if is_updating else None
+
+
+def _update_step(seen: WorkerGroup, wanted: int) -> WorkerPlan:
+    """Replace one outdated worker, if all current ones are ready and none is being replaced.
+
+    A failing worker serves no call, so it is drained first: its envelope may be the last one.
+    """
+    nothing = WorkerPlan(wanted=wanted)
     outdated = [worker for worker in seen.workers if not worker.is_current]
     current = [worker for worker in seen.workers if worker.is_current]
     is_settled = all(worker.phase is WorkerPhase.READY for worker in current)
     if not outdated or not is_settled or any(worker.is_leaving for worker in outdated):
-        return ""
-    return min(outdated, key=_drain_order).name
+        return nothing
+    if seen.needed is None:
+        return nothing
+    failed = [worker for worker in outdated if worker.phase is WorkerPhase.FAILED]
+    if failed or seen.recreating:
+        return attrs.evolve(nothing, drain=(min(failed or outdated, key=_drain_order).name,))
+    if len(seen.workers) > seen.limits.maxWorkers:
+        return nothing
+    if not seen.free_stock:
+        return attrs.evolve(nothing, shortage=Shortage.CAPACITY)
+    return attrs.evolve(nothing, claims=1)
 
 
 def _may_be_deleted(worker: Worker, limits: Serverless) -> bool:
@@ -236,7 +280,7 @@ def _drain_order(worker: Worker) -> tuple[bool, bool, int, int, str]:
     )
 
 
-def _trouble(staying: list[Worker]) -> Shortage | None:
+def _trouble(staying: tuple[Worker, ...]) -> Shortage | None:
     phases = {worker.phase for worker in staying}
     if WorkerPhase.FAILED in phases:
         return Shortage.WORKER_FAILED

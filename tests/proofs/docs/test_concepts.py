@@ -144,9 +144,11 @@ def test_states_and_failures_of_invocations_are_listed() -> None:
 
 
 def test_the_fields_of_a_function_are_listed_with_their_defaults() -> None:
-    shown = {row[0].strip("`"): row[1] for row in SERVERLESS.table("field of `serverless`")}
+    shown = {
+        row[0].strip("`"): row[1].strip("`") for row in SERVERLESS.table("field of `serverless`")
+    }
     known = {
-        field.name: str(field.default) if isinstance(field.default, int) else NOTHING
+        field.name: str(field.default) if isinstance(field.default, int | str) else NOTHING
         for field in attrs.fields(Serverless)
         if field.name != "workerOf"
     }

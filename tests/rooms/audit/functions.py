@@ -47,7 +47,7 @@ def template(name: str = TEMPLATE) -> GPUUnit:
     """Return a template as the API creates it: without stock, and so without quantities."""
     declared = status(readyReplicas=0, conditions=ready("FunctionDeclared"))
     unit = _without_source(active_unit(name, 0, operation=f"make {name}", started=False))
-    spec = {"cpu": "", "memory": "", "gpu": 0, "serverless": FUNCTION}
+    spec = {"cpu": "", "memory": "", "gpu": 0, "image": "v1", "serverless": FUNCTION}
     made: GPUUnit = attrs.evolve(with_spec(unit, **spec), status=declared)
     return made
 

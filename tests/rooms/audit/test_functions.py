@@ -123,6 +123,10 @@ def snooping(pod: Any) -> None:
     pod["containers"] = [{"name": "runtime", "env": [{"name": "A", "valueFrom": reference}]}]
 
 
+def outdating(name: str) -> Corruption:
+    return unit(name, lambda held: with_spec(held, image="v0"))
+
+
 RENAMED: dict[str, str | None] = {labels.UNIT: "reverb"}
 RESPECCED: dict[str, str | None] = {labels.SPEC: "g2"}
 CHILD = child_metadata(TEMPLATE)
@@ -154,7 +158,13 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         OVERTAKEN,
         both(having("units", RIVAL), lambda held: joined(held, worker(1, of="rival"))),
     ],
-    "worker-limit": [LOWERED, more(3, 4), both(more(3, 4), lambda s: draining(s, FIRST))],
+    "worker-limit": [
+        LOWERED,
+        more(3, 4),
+        both(more(3, 4), lambda s: draining(s, FIRST)),
+        both(more(3, 4, 5), outdating(FIRST)),
+        both(more(3, 4), outdating(FIRST), declaring(update="Recreate")),
+    ],
     "worker-minimum": [
         lacking(SECOND),
         lacking(FIRST, SECOND),
@@ -318,6 +328,7 @@ ALLOWED: dict[str, tuple[Corruption, str]] = {
     ),
     "a younger template without workers": (having("units", RIVAL), "function-owner"),
     "as many workers as may be": (more(3), "worker-limit"),
+    "one more beside an outdated worker": (both(more(3, 4), outdating(FIRST)), "worker-limit"),
     "an ending worker whose template is gone": (
         both(lambda snapshot: without(snapshot, "units", TEMPLATE), ending(FIRST), ending(SECOND)),
         "worker-template",

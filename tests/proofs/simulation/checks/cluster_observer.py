@@ -29,6 +29,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from tests.proofs.simulation.checks.continuous_audit import ContinuousAudit
+from tests.proofs.simulation.checks.worker_drains import is_draining, is_last_to_serve
 from tests.proofs.simulation.event_log import EventLog
 
 STOCK: Final = "runtime-stock"
@@ -206,6 +207,9 @@ class ClusterObserver:
             self.names_of[operation].add(key.name)
         if new.status.timeline.createdAt is not None:
             self._start(new)
+        is_drained = old is not None and is_draining(new) and not is_draining(old)
+        if old is not None and is_drained and is_last_to_serve(old, self.units.values()):
+            self._breach(f"worker {key}: drained although no other was ever ready")
         if new.status.observedGeneration > new.metadata.generation:
             self._breach(f"unit {key}: observedGeneration is ahead of generation")
 

@@ -45,8 +45,14 @@ FUNCTIONS: Final = (
     Mutation(
         "workers of an earlier image stay",
         "gpuruntime.serverless.scaling.worker_plan",
-        "    return min(outdated, key=_drain_order).name\n",
-        '    return ""\n',
+        "    if not outdated or not is_settled or ",
+        "    if True or ",
+    ),
+    Mutation(
+        "an update drains the serving worker before its successor is claimed",
+        "gpuruntime.serverless.scaling.worker_plan",
+        "    if failed or seen.recreating:\n",
+        "    if True:\n",
     ),
     Mutation(
         "the consumer outlives its function",

@@ -56,7 +56,7 @@ WORKERS: Final = (
     Mutation(
         "workers are removed while the queue depth is unknown",
         PLAN,
-        "        needed = sum(not worker.is_leaving for worker in seen.workers)",
+        "        needed = len(seen.staying)",
         "        needed = 0",
         SCALING,
     ),
@@ -74,6 +74,28 @@ WORKERS: Final = (
         "    if not outdated or not is_settled or any(worker.is_leaving for worker in outdated):",
         "    if not outdated:",
         SCALE_PLAN,
+    ),
+    Mutation(
+        "a starting successor is drained as surplus",
+        PLAN,
+        "    return max(unready, key=_drain_order, default=None) if is_updating else None",
+        "    return None",
+        SCALE_PLAN,
+    ),
+    Mutation(
+        "a new leader counts the successor of an update as demand",
+        PLAN,
+        " - (len(generations) > 1)",
+        "",
+        f"{SCALING}::test_a_new_leader_continues_an_update_without_further_workers",
+    ),
+    Mutation(
+        "other words of a failing worker are not read",
+        "gpuruntime.serverless.scaling.observation",
+        "    words = ready.message if phase_of(unit.status.conditions) is UnitPhase.FAILED "
+        'else ""',
+        '    words = ""',
+        "tests/rooms/serverless/scaling/test_triggers.py",
     ),
     Mutation(
         "all incarnations of a worker are one operation",

@@ -237,7 +237,8 @@ async def test_functions_are_listed_with_their_queue_depth(site: Site) -> None:
     assert answer.body["next"] == ""
     assert (function["serverlessRequestID"], function["unitName"]) == (FUNCTION, "unit-of-echo")
     assert (function["queueDepth"], function["running"]) == (2, 0)
-    assert function["workers"] == {"desired": 0, "ready": 0, "busy": 0, "draining": 0}
+    counts = ("desired", "ready", "busy", "draining", "outdated")
+    assert function["workers"] == dict.fromkeys(counts, 0)
 
 
 async def test_a_full_queue_is_429_with_a_retry_after(shared: Broker) -> None:

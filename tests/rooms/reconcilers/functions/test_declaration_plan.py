@@ -99,6 +99,24 @@ def test_ready_says_whether_a_function_can_be_called(
             "workers are on their way",
         ),
         (
+            ServerlessStatus(desiredWorkers=1, readyWorkers=1, outdatedWorkers=1),
+            "False",
+            "WorkersOutdated",
+            "workers of an earlier template serve",
+        ),
+        (
+            ServerlessStatus(
+                desiredWorkers=1,
+                readyWorkers=1,
+                outdatedWorkers=1,
+                reason="worker_failed",
+                message="worker fn-w-2: image bad: no such image",
+            ),
+            "False",
+            "WorkersOutdated",
+            "worker_failed: worker fn-w-2: image bad: no such image",
+        ),
+        (
             ServerlessStatus(desiredWorkers=2, readyWorkers=1, reason="insufficient_capacity"),
             "False",
             "WorkersMissing",
@@ -110,6 +128,8 @@ def test_ready_says_whether_a_function_can_be_called(
         "no workers needed",
         "more workers than needed",
         "workers missing",
+        "successors on their way",
+        "a successor fails",
         "workers missing with a reason",
     ],
 )

@@ -136,13 +136,13 @@ class Scaled:
             self.cluster.make_ready(INSTANCE, name)
         await asyncio.sleep(SETTLED_SECONDS)
 
-    async def make_unready(self, name: str, reason: str) -> None:
+    async def make_unready(self, name: str, reason: str, message: str = "") -> None:
         path = GPU_UNITS.path(namespace=INSTANCE, name=name, subresource="status")
         condition = {
             "type": "Ready",
             "status": "False",
             "reason": reason,
-            "message": "",
+            "message": message,
             "lastTransitionTime": "2025-01-01T00:00:00Z",
         }
         self.cluster.call("PATCH", path, {"status": {"conditions": [condition]}})

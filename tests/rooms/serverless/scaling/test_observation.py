@@ -206,6 +206,7 @@ OF_FUNCTION = {
     "concurrency": Change(value=2),
     "timeoutSeconds": Change(value=3, replaces=False),
     "maxAttempts": Change(value=3, replaces=False),
+    "update": Change(value="Recreate", replaces=False),
     "framework": Change(value=Framework(invokePath="/other")),
 }
 

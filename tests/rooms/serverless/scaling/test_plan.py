@@ -104,7 +104,17 @@ ROWS: dict[str, tuple[Observed, tuple[Intent, ...], float | None]] = {
         (*BROKER, Drain("echo-w-4", is_replacement=True)),
         DRAINING_SECONDS,
     ),
-    "an outdated worker": (owned(OLD, needed=1), (*BROKER, Drain("echo-w-5")), DRAINING_SECONDS),
+    "an outdated worker": (owned(OLD, needed=1), (*BROKER, *claims(1)), None),
+    "an outdated worker without free stock": (
+        owned(OLD, needed=1, free_stock=0),
+        BROKER,
+        UNSETTLED_SECONDS,
+    ),
+    "an outdated worker that is recreated": (
+        owned(OLD, needed=1, recreating=True),
+        (*BROKER, Drain("echo-w-5")),
+        DRAINING_SECONDS,
+    ),
     "the depth is unknown": (owned(READY, needed=None), BROKER, None),
     "suspended": (
         owned(READY, needed=3, forbidden=Shortage.SUSPENDED),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -310,29 +311,104 @@ async def test_a_changed_image_replaces_one_worker_after_the_other() -> None:
         await asyncio.sleep(1)
         await made.make_ready()
         made.change(image="v2")
-        await asyncio.sleep(2)
-        assert made.draining == ["echo-w-2"]
-        await made.drained("echo-w-2")
-        assert images(made) == {"echo-w-1": "v1", "echo-w-3": "v2"}
         await asyncio.sleep(30)
+        assert images(made) == {"echo-w-1": "v1", "echo-w-2": "v1", "echo-w-3": "v2"}
         assert made.draining == []
         await made.make_ready("echo-w-3")
-        await asyncio.sleep(1)
+        assert made.draining == ["echo-w-2"]
+        await made.drained("echo-w-2")
+        assert images(made) == {"echo-w-1": "v1", "echo-w-2": "v2", "echo-w-3": "v2"}
+        await made.make_ready("echo-w-2")
         assert made.draining == ["echo-w-1"]
         await made.drained("echo-w-1")
         assert set(images(made).values()) == {"v2"}
+        assert made.status()["outdatedWorkers"] == 0
 
 
-async def test_a_replacement_waits_for_a_seat_if_all_are_taken() -> None:
+async def test_the_only_worker_serves_until_its_successor_is_ready() -> None:
     async with started() as made:
         made.declare(minAvailableCount=1, maxWorkers=1)
         await asyncio.sleep(1)
         await made.make_ready()
         made.change(image="v2")
-        await asyncio.sleep(5)
-        assert images(made) == {"echo-w-1": "v1"}
+        await asyncio.sleep(30)
+        assert (images(made), made.draining) == ({"echo-w-1": "v1", "echo-w-2": "v2"}, [])
+        await made.make_ready("echo-w-2")
+        assert made.draining == ["echo-w-1"]
         await made.drained("echo-w-1")
-        assert images(made) == {"echo-w-1": "v2"}
+        assert images(made) == {"echo-w-2": "v2"}
+
+
+async def test_without_spare_stock_the_old_worker_stays_until_there_is_some() -> None:
+    async with started(stock=1) as made:
+        made.declare(minAvailableCount=1, maxWorkers=1)
+        await asyncio.sleep(1)
+        await made.make_ready()
+        made.change(image="v2")
+        await asyncio.sleep(30)
+        assert (images(made), made.draining) == ({"echo-w-1": "v1"}, [])
+        status = made.status()
+        assert (status["readyWorkers"], status["outdatedWorkers"]) == (1, 1)
+        assert status["reason"] == "insufficient_capacity"
+        assert status["message"] == (
+            "no ready stock of g1.1 for the successor of echo-w-1, which stays"
+        )
+        made.cluster.add_stock(1, pool="more")
+        await asyncio.sleep(1)
+        assert images(made) == {"echo-w-1": "v1", "echo-w-2": "v2"}
+
+
+async def test_a_failing_successor_keeps_the_old_worker_and_is_quoted() -> None:
+    async with started() as made:
+        made.declare(minAvailableCount=1, maxWorkers=1)
+        await asyncio.sleep(1)
+        await made.make_ready()
+        made.change(image="bad")
+        await asyncio.sleep(1)
+        said = "pod/runtime: ImagePullBackOff: no such image"
+        await made.make_unready("echo-w-2", "PodStartupFailed", said)
+        await asyncio.sleep(300)
+        assert (images(made), made.draining) == ({"echo-w-1": "v1", "echo-w-2": "bad"}, [])
+        status = made.status()
+        assert status["reason"] == "worker_failed"
+        assert f"echo-w-2: image bad: {said}" in status["message"]
+        made.change(image="v2")
+        await asyncio.sleep(1)
+        assert made.draining == ["echo-w-2"]
+        await made.drained("echo-w-2")
+        [successor] = {*made.workers} - {"echo-w-1"}
+        await made.make_ready(successor)
+        assert made.draining == ["echo-w-1"]
+
+
+@pytest.mark.parametrize("members", [{"update": "Recreate"}, {}], ids=["Recreate", "a storage"])
+async def test_a_worker_that_cannot_run_beside_its_successor_drains_first(
+    members: dict[str, Any],
+) -> None:
+    async with started() as made:
+        made.declare(minAvailableCount=1, maxWorkers=1, **members)
+        await asyncio.sleep(1)
+        await made.make_ready()
+        mounts = [] if members else [{"name": "data", "mountPath": "/data"}]
+        made.change(image="v2", storageMounts=mounts)
+        await asyncio.sleep(5)
+        assert (images(made), made.draining) == ({"echo-w-1": "v1"}, ["echo-w-1"])
+
+
+async def test_a_new_leader_continues_an_update_without_further_workers() -> None:
+    async with started() as made:
+        made.declare(idleTimeoutSeconds=60, maxWorkers=4)
+        await made.queue(echo=1)
+        await made.make_ready()
+        made.change(image="v2")
+        await asyncio.sleep(1)
+        cluster = made.cluster
+    async with scaled(cluster, seed=2) as next_leader:
+        await next_leader.make_ready("echo-w-2")
+        assert next_leader.draining == ["echo-w-1"]
+        await next_leader.drained("echo-w-1")
+        await next_leader.queue(30)
+        assert images(next_leader) == {"echo-w-2": "v2"}
 
 
 async def test_changed_limits_do_not_change_workers() -> None:
@@ -384,9 +460,11 @@ async def test_the_status_reports_workers_and_leaves_the_rest_to_the_manager() -
             "readyWorkers": 1,
             "busyWorkers": 1,
             "drainingWorkers": 0,
+            "outdatedWorkers": 0,
             "depth": 2,
             "oldestWaitSeconds": 0,
             "reason": "",
+            "message": "",
         }
         assert made.unit("echo")["status"]["conditions"][0]["reason"] == "DeploymentReady"
 

@@ -140,9 +140,15 @@ async def test_an_observation_reads_nothing_but_the_declared_sources() -> None:
     assert reads == set(READS)
 
 
-def ready(reason: str, status: str = "False", generation: int = 3) -> dict[str, Any]:
+def ready(
+    reason: str, status: str = "False", generation: int = 3, message: str = ""
+) -> dict[str, Any]:
     condition = Condition(
-        type="Ready", status=status, reason=reason, observedGeneration=generation
+        type="Ready",
+        status=status,
+        reason=reason,
+        message=message,
+        observedGeneration=generation,
     )
     return {"conditions": (condition,)}
 
@@ -173,11 +179,13 @@ LIMITS: dict[str, Any] = {
     "concurrency": 4,
     "timeoutSeconds": 5,
     "maxAttempts": 6,
+    "update": "Recreate",
     "framework": Framework(invokePath="/other"),
 }
 STATUS: dict[str, Any] = {
     "ready": ready("DeploymentReady", "True"),
     "failed": ready("PodStartupFailed"),
+    "failed in other words": ready("PodStartupFailed", message="other words"),
     "unschedulable": ready("PodUnschedulable"),
     "invalid": ready("InvalidSpec"),
     "invalid earlier": ready("InvalidSpec", generation=2),
@@ -233,7 +241,7 @@ CHANGES = tuple(changed(TEMPLATE))
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("start", ["new", "invalid", "invalid earlier", "once ready"])
+@pytest.mark.parametrize("start", ["new", "invalid", "invalid earlier", "once ready", "failed"])
 @pytest.mark.parametrize("heard_at", [0.0, -SILENT_SECONDS], ids=["heard", "silent"])
 async def test_each_change_that_an_observation_shows_wakes(
     heard_at: float, start: str, change: str

@@ -18,6 +18,7 @@ from gpuruntime.serverless.scaling.worker_plan import (
     next_names,
     plan_workers,
     replacement_seconds,
+    workers_asked_for,
     workers_for,
 )
 
@@ -188,29 +189,125 @@ def test_replacements_back_off_from_ten_seconds_to_ten_minutes() -> None:
     assert delays == [10, 20, 40, 600, 600, 600]
 
 
-def test_a_changed_template_replaces_one_worker_at_a_time() -> None:
-    outdated = [worker(number, is_current=False) for number in (1, 2, 3)]
-    first = plan(*outdated, needed=3)
-    assert first.drain == names(3)
-    leaving = attrs.evolve(outdated[2], phase=WorkerPhase.DRAINING)
-    assert plan(*outdated[:2], leaving, needed=3, limits={"maxWorkers": 3}).claims == 0
+def old(number: int = 1, phase: WorkerPhase = WorkerPhase.READY, **members: Any) -> Worker:
+    return worker(number, phase, is_current=False, **members)
 
 
-def test_the_next_replacement_waits_until_the_new_worker_is_ready() -> None:
-    outdated = worker(1, is_current=False)
-    assert plan(outdated, worker(2, WorkerPhase.STARTING), needed=2).drain == ()
-    assert plan(outdated, worker(2, WorkerPhase.FAILED), needed=2).drain == ()
-    assert plan(outdated, worker(2), needed=2).drain == names(1)
+STARTING, FAILED, DRAINING = WorkerPhase.STARTING, WorkerPhase.FAILED, WorkerPhase.DRAINING
 
 
-def test_the_new_worker_is_claimed_before_the_next_replacement() -> None:
-    found = plan(worker(1, is_current=False), needed=2)
-    assert (found.claims, found.drain) == (1, ())
+@attrs.frozen(kw_only=True, slots=True)
+class Update:
+    """The workers that an update finds, and what it does next."""
+
+    workers: tuple[Worker, ...]
+    needed: int | None = 1
+    free_stock: int = 1
+    most: int = 1
+    recreating: bool = False
+    claims: int = 0
+    drain: tuple[str, ...] = ()
+    shortage: Shortage | None = None
 
 
-def test_an_unready_outdated_worker_is_replaced_first() -> None:
-    failed = worker(2, WorkerPhase.FAILED, is_current=False)
-    assert plan(worker(3, is_current=False), failed, needed=2).drain == names(2)
+UPDATES = {
+    "the successor is claimed first, one beyond the limit": Update(workers=(old(),), claims=1),
+    "of several workers, one gets a successor": Update(
+        workers=(old(1), old(2), old(3)), needed=3, most=3, free_stock=9, claims=1
+    ),
+    "the old worker stays while its successor starts": Update(
+        workers=(old(), worker(2, STARTING))
+    ),
+    "the old worker drains when its successor is ready": Update(
+        workers=(old(busy=1), worker(2)), drain=names(1)
+    ),
+    "a successor that fails keeps the old worker": Update(
+        workers=(old(), worker(2, FAILED)), shortage=Shortage.WORKER_FAILED
+    ),
+    "a successor that no node accepts keeps the old worker": Update(
+        workers=(old(), worker(2, WorkerPhase.ADRIFT)), shortage=Shortage.WORKER_LOST
+    ),
+    "without free stock the old worker stays": Update(
+        workers=(old(),), free_stock=0, shortage=Shortage.CAPACITY
+    ),
+    "the next successor waits until the last old worker is gone": Update(
+        workers=(old(1), old(2, DRAINING), worker(3)), needed=2, most=2
+    ),
+    "no successor has a seat while a surplus worker drains": Update(
+        workers=(old(1), worker(2, DRAINING)), most=1
+    ),
+    "a missing worker is claimed before any is replaced": Update(
+        workers=(old(),), needed=2, most=2, claims=1
+    ),
+    "a claimed worker that starts is a successor, too": Update(
+        workers=(old(), worker(2, STARTING)), needed=2, most=2
+    ),
+    "less work drains old workers, not the starting successor": Update(
+        workers=(old(1), old(2), worker(3, STARTING)), most=2, drain=names(2)
+    ),
+    "without work all workers drain": Update(
+        workers=(old(1), worker(2, STARTING)), needed=0, drain=names(2, 1)
+    ),
+    "a failing old worker drains first, its envelope may be the last": Update(
+        workers=(old(1, FAILED),), free_stock=0, drain=names(1), shortage=Shortage.WORKER_FAILED
+    ),
+    "a correction drains the successor that fails": Update(
+        workers=(old(1), old(2, FAILED)), drain=names(2)
+    ),
+    "a starting old worker stays until its successor is there": Update(
+        workers=(old(1, STARTING),), free_stock=0, shortage=Shortage.CAPACITY
+    ),
+    "nothing is replaced while the work is unknown": Update(
+        workers=(old(1), old(2)), needed=None, most=4
+    ),
+    "Recreate drains the old worker first": Update(
+        workers=(old(),), recreating=True, drain=names(1)
+    ),
+    "Recreate needs no free stock": Update(
+        workers=(old(),), recreating=True, free_stock=0, drain=names(1)
+    ),
+    "Recreate waits for the drained worker's seat": Update(
+        workers=(old(1, DRAINING),), recreating=True
+    ),
+    "Recreate waits for the successor before the next drain": Update(
+        workers=(old(1), worker(2, STARTING)), needed=2, most=2, recreating=True
+    ),
+    "Recreate drains the next when the successor is ready": Update(
+        workers=(old(1), worker(2)), needed=2, most=2, recreating=True, drain=names(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("words", UPDATES)
+def test_a_changed_template_replaces_its_workers(words: str) -> None:
+    update = UPDATES[words]
+    found = plan(
+        *update.workers,
+        needed=update.needed,
+        free_stock=update.free_stock,
+        limits={"maxWorkers": update.most},
+        recreating=update.recreating,
+    )
+    told = (found.claims, found.drain, found.shortage)
+    assert told == (update.claims, update.drain, update.shortage)
+
+
+@pytest.mark.parametrize(
+    ("workers", "asked_for"),
+    [
+        (ready(3), 3),
+        ((old(1), old(2)), 2),
+        ((old(1), worker(2, STARTING)), 1),
+        ((old(1), worker(2)), 1),
+        ((worker(1), worker(2, DRAINING)), 1),
+        ((), 0),
+    ],
+    ids=["current", "outdated", "a successor", "a ready successor", "a draining one", "none"],
+)
+def test_a_new_leader_does_not_count_a_successor_as_demand(
+    workers: tuple[Worker, ...], asked_for: int
+) -> None:
+    assert workers_asked_for(workers) == asked_for
 
 
 def draining(**members: Any) -> Worker:
@@ -291,18 +388,24 @@ some_limits = st.builds(
         free_stock=st.integers(0, 5),
         forbidden=st.none() | st.sampled_from([Shortage.SUSPENDED, Shortage.INVALID]),
         replacement_in_seconds=st.sampled_from([0.0, 5.0]),
+        recreating=st.booleans(),
     )
 )
 def test_every_plan_stays_within_its_bounds(seen: WorkerGroup) -> None:
     found = plan_workers(seen)
     by_name = {each.name: each for each in seen.workers}
     assert found.claims <= seen.free_stock
-    assert found.claims + len(seen.workers) <= max(seen.limits.maxWorkers, len(seen.workers))
+    is_updating = not seen.recreating and not all(each.is_current for each in seen.workers)
+    most = seen.limits.maxWorkers + is_updating
+    assert found.claims + len(seen.workers) <= max(most, len(seen.workers))
     assert not any(by_name[name].is_leaving for name in found.drain)
     assert all(by_name[name].phase is WorkerPhase.DRAINING for name in found.delete)
     assert not (found.claims and found.drain)
     staying = sum(not each.is_leaving for each in seen.workers)
     assert staying - len(found.drain) >= min(found.wanted - 1, staying - 1)
+    if is_updating and not found.replaced:
+        serving = {each.name for each in seen.staying if each.phase is WorkerPhase.READY}
+        assert len(serving - set(found.drain)) >= min(found.wanted, len(serving))
 
 
 def after(found: WorkerPlan, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
@@ -323,12 +426,20 @@ def _later(each: Worker, found: WorkerPlan) -> Worker:
     return attrs.evolve(each, since_seconds=1_000)
 
 
-@given(needed=st.integers(0, 20), limits=some_limits, workers=some_workers)
+@given(
+    needed=st.integers(0, 20), limits=some_limits, workers=some_workers, recreating=st.booleans()
+)
 def test_a_plan_carried_out_repeatedly_reaches_its_end(
-    needed: int, limits: Serverless, workers: tuple[Worker, ...]
+    needed: int, limits: Serverless, workers: tuple[Worker, ...], recreating: bool
 ) -> None:
     for _ in range(60):
-        seen = WorkerGroup(limits=limits, workers=workers, needed=needed, free_stock=99)
+        seen = WorkerGroup(
+            limits=limits,
+            workers=workers,
+            needed=needed,
+            free_stock=99,
+            recreating=recreating,
+        )
         workers = after(plan_workers(seen), workers)
     assert len(workers) == min(max(needed, limits.minAvailableCount), limits.maxWorkers)
     assert all(each.phase is WorkerPhase.READY and each.is_current for each in workers)
