@@ -62,17 +62,23 @@ async def list_letters(session: Session) -> None:
     session.print_many(DeadLetterView, [each async for each in letters])
 
 
-async def redrive(session: Session) -> None:
-    accepted = [
-        (await session.client.dead_letters.redrive(each)).data for each in session.options.ids
-    ]
+async def redrive(session: Session) -> ExitCode:
+    accepted: list[AcceptedView] = []
+
+    async def redrive_one(letter: str) -> None:
+        accepted.append((await session.client.dead_letters.redrive(letter)).data)
+
+    code = await session.each(session.options.ids, redrive_one)
     session.print_many(AcceptedView, accepted)
+    return code
 
 
-async def discard(session: Session) -> None:
-    for each in session.options.ids:
-        await session.client.dead_letters.discard(each)
-        session.terminal.report(f"dead letter {each} is discarded")
+async def discard(session: Session) -> ExitCode:
+    async def discard_one(letter: str) -> None:
+        await session.client.dead_letters.discard(letter)
+        session.terminal.report(f"dead letter {letter} is discarded")
+
+    return await session.each(session.options.ids, discard_one)
 
 
 def _answered(session: Session, view: InvocationView) -> int:

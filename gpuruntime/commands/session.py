@@ -9,14 +9,16 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from gpuruntime.client.client import Client
-from gpuruntime.client.errors import Certainty, ClientError
+from gpuruntime.client.errors import Certainty, ClientError, ConflictError, NotFoundError
 from gpuruntime.client.messages import Reply
 from gpuruntime.client.requests import named
 from gpuruntime.commands import tables
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.encoding.json import JsonObject
 
 ViewT = TypeVar("ViewT")
+ReadT = TypeVar("ReadT")
 
 WATCH_SECONDS: Final = 2.0
 _DOCUMENTS: Final[dict[str, Callable[[Any], str]]] = {
@@ -75,13 +77,27 @@ class Session:
 
     async def delete(
         self, what: str, delete: Callable[[str], Awaitable[object]], until_gone: UntilGone
-    ) -> None:
+    ) -> ExitCode:
         """Delete every named object and report each; with `--wait`, once it is really deleted."""
-        for name in self.options.names:
+
+        async def delete_one(name: str) -> None:
             await delete(name)
             if self.options.wait:
                 await until_gone(self.client, name, timeout_seconds=self.options.timeout)
             self.terminal.report(f"{what} {name} is deleted")
+
+        return await self.each(self.options.names, delete_one)
+
+    async def each(self, names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> ExitCode:
+        """Act on every name. A miss or a conflict is reported, and the other names follow."""
+        code = ExitCode.DONE
+        for name in names:
+            try:
+                await act(name)
+            except (NotFoundError, ConflictError) as error:
+                self.terminal.report(f"gpuruntime {self.options.action}: {error}")
+                code = ExitCode.REFUSED
+        return code
 
     async def wait_until_deleted(self, what: str, until_gone: UntilGone) -> None:
         name = self.options.name
@@ -92,16 +108,20 @@ class Session:
         self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]
     ) -> None:
         """Print a list once; with `--watch`, keep printing what has changed."""
-        seen = {key(view): view async for view in read()}
+
+        async def read_all() -> dict[str, Any]:
+            return {key(view): view async for view in read()}
+
+        seen = await read_all()
         self.print_many(model, seen.values())
         while getattr(self.options, "watch", False):
-            await asyncio.sleep(WATCH_SECONDS)
-            now = {key(view): view async for view in read()}
+            now = await self._later(read_all)
+            for name in sorted(seen):
+                if name not in now or _created_at(now[name]) != _created_at(seen[name]):
+                    self.terminal.report(f"{name} is gone")
             for name, view in now.items():
                 if seen.get(name) != view:
                     self._change(view)
-            for name in seen.keys() - now.keys():
-                self.terminal.report(f"{name} is gone")
             seen = now
 
     async def print_view(self, read: Callable[[], Awaitable[Reply[Any]]]) -> None:
@@ -109,13 +129,35 @@ class Session:
         view = (await read()).data
         self.print_one(view, in_full=True)
         while getattr(self.options, "watch", False):
-            await asyncio.sleep(WATCH_SECONDS)
-            before, view = view, (await read()).data
+            before, view = view, (await self._later(read)).data
             if view != before:
                 self._change(view)
+
+    async def _later(self, read: Callable[[], Awaitable[ReadT]]) -> ReadT:
+        """Read after a pause. While the server is away, report that once and read again."""
+        is_away = False
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                found = await read()
+            except ClientError as error:
+                if error.certainty is Certainty.ANSWERED:
+                    raise
+                if not is_away:
+                    self.terminal.report(f"{error}; watching for its return")
+                is_away = True
+            else:
+                if is_away:
+                    self.terminal.report("the server answers again")
+                return found
 
     def _change(self, view: Any) -> None:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](view))
         else:
             self.terminal.answer("   ".join(tables.row_of(view, self.terminal.now())))
+
+
+def _created_at(view: Any) -> object:
+    """Return the moment that tells an object from a later one of its name."""
+    return getattr(view, "createdAt", None)

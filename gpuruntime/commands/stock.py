@@ -4,6 +4,7 @@ from typing import Any
 
 from gpuruntime.client import waiting
 from gpuruntime.commands import bodies
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.views.operators import Job
@@ -66,8 +67,8 @@ async def update_pool(session: Session) -> None:
     await _settled(session, reply.data)
 
 
-async def delete_pools(session: Session) -> None:
-    await session.delete("pool", session.client.pools.delete, waiting.until_pool_gone)
+async def delete_pools(session: Session) -> ExitCode:
+    return await session.delete("pool", session.client.pools.delete, waiting.until_pool_gone)
 
 
 async def wait_for_pool(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from gpuruntime.client import waiting
 from gpuruntime.commands import bodies
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.views.storages import StorageView
@@ -43,8 +44,10 @@ async def update(session: Session) -> None:
     await _settled(session, reply.data)
 
 
-async def delete(session: Session) -> None:
-    await session.delete("storage", session.client.storages.delete, waiting.until_storage_gone)
+async def delete(session: Session) -> ExitCode:
+    return await session.delete(
+        "storage", session.client.storages.delete, waiting.until_storage_gone
+    )
 
 
 async def wait(session: Session) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 from gpuruntime.client import waiting
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.commands import bodies
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
@@ -78,8 +79,8 @@ async def resume(session: Session) -> None:
     await _settled(session, (await session.client.units.resume(session.options.name)).data)
 
 
-async def delete(session: Session) -> None:
-    await session.delete("unit", session.client.units.delete, waiting.until_unit_gone)
+async def delete(session: Session) -> ExitCode:
+    return await session.delete("unit", session.client.units.delete, waiting.until_unit_gone)
 
 
 async def wait(session: Session) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,7 @@ from tests.rooms.client.servers import Answerer, Script, answer, lost, page, pro
 from tests.rooms.client.test_messages import JOB
 from tests.rooms.client.test_with_the_api import Site, site
 from tests.rooms.commands.running import Output, Screen, run_command
+from tests.rooms.commands.views import NOW, unit_view
 from tests.rooms.kube.servers import serving
 
 pytestmark = pytest.mark.looptime
@@ -210,6 +212,49 @@ async def test_a_wait_for_a_failed_unit_says_why() -> None:
         output = await run_on(here, "units wait demo")
         assert output.code == 1
         assert output.err.endswith(f"unit demo: PodStartupFailed: {words}\n")
+
+
+async def test_a_deletion_of_several_goes_on_after_a_miss_and_ends_with_1() -> None:
+    async with site() as here:
+        await run_on(here, CREATE)
+        output = await run_on(here, "units delete nobody demo")
+        first, second = output.err.splitlines()
+        assert (output.code, second) == (1, "unit demo is deleted")
+        assert first.startswith("gpuruntime units delete: unit nobody does not exist")
+    output, script = await scripted("dead-letters discard a b", problem(404, "not_found"))
+    assert (output.code, len(script.received)) == (1, 2)
+    output, script = await scripted("units delete a b", lost)
+    assert (output.code, len(script.received)) == (3, 1)
+
+
+async def test_a_watch_outlives_a_restart_and_misses_no_change() -> None:
+    kept = unit_view("kept")
+    later = NOW + timedelta(hours=1)
+    changed, again = unit_view("kept", message="moved"), unit_view("again", createdAt=later)
+    script = Script(
+        page([unit_view("again"), unit_view("gone"), kept]),
+        *[lost] * 9,
+        problem(503, "service_unavailable"),
+        page([again, changed]),
+    )
+    screen = Screen()
+    async with serving(script) as address, asyncio.TaskGroup() as tasks:
+        command = run_command("units list --watch", address, stream=screen)
+        watching = tasks.create_task(command)
+        await asyncio.sleep(600)
+        assert not watching.done()
+        watching.cancel()
+    away, back, *news = screen.getvalue().splitlines()[4:]
+    assert away.endswith("; watching for its return")
+    assert back == "the server answers again"
+    assert news[:2] == ["runtime-instance/again is gone", "runtime-instance/gone is gone"]
+    assert [each.split()[0] for each in news[2:]] == ["again", "kept"]
+
+
+async def test_a_watch_ends_when_the_server_refuses() -> None:
+    answers = page([]), problem(401, "unauthenticated")
+    output, _ = await scripted("pools list --watch", *answers, is_screen=False)
+    assert (output.code, "unauthenticated" in output.err) == (1, True)
 
 
 async def test_a_watch_prints_every_change() -> None:

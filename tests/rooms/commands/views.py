@@ -1,0 +1,49 @@
+"""Views as the API answers them, for servers that a test scripts."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import msgspec
+
+from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kinds.units import Access, Timeline
+from gpuruntime.models.views.units import UnitView
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+UNIT = UnitView(
+    name="demo",
+    namespace="runtime-instance",
+    lifecycle="instance",
+    tenant="",
+    specName="g1.1",
+    image="python:3.12",
+    cpu="1",
+    memory="16Gi",
+    gpu=1,
+    gpuProduct="",
+    template=Template(),
+    access=Access(),
+    storageMounts=(),
+    serverless=None,
+    suspended=False,
+    phase="Ready",
+    reason="DeploymentReady",
+    message="",
+    conditions=(),
+    readyReplicas=1,
+    generation=1,
+    observedGeneration=1,
+    nodeName="node-0",
+    serviceName="",
+    accessURL="",
+    operationID="one",
+    sourceStock=None,
+    timeline=Timeline(),
+    createdAt=NOW,
+)
+
+
+def unit_view(name: str, **members: Any) -> Any:
+    """Return the JSON members of a ready unit, with these values of its own."""
+    return msgspec.to_builtins(attrs.evolve(UNIT, name=name, **members))
