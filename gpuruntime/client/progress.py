@@ -1,5 +1,7 @@
 """How far an object is from the state that a caller waits for, judged from its view alone."""
 
+from datetime import datetime
+
 import attrs
 
 from gpuruntime.models.kinds.invocations import State
@@ -18,12 +20,16 @@ _TURN_ON = "it has no accessor: update it with accessor.enabled"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Judgement:
-    """A judgement; `is_failed` says that the state will not come without a change."""
+    """A judgement; `is_failed` says that the state will not come without a change.
+
+    `since` differs if the state was left and reached again between two polls.
+    """
 
     is_done: bool = False
     is_failed: bool = False
     reason: str = ""
     message: str = ""
+    since: datetime | None = None
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}" if self.message else self.reason
@@ -34,7 +40,8 @@ def unit_readiness(view: UnitView) -> Judgement:
         return _pending(view)
     match view.phase:
         case UnitPhase.READY:
-            return Judgement(is_done=True)
+            ready = condition_of(view.conditions, ConditionType.READY)
+            return Judgement(is_done=True, since=ready.lastTransitionTime if ready else None)
         case UnitPhase.FAILED:
             return _failed(view)
         case UnitPhase.SUSPENDED if view.suspended:

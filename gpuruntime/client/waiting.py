@@ -61,6 +61,7 @@ class UntilState(Generic[ViewT]):
         client: Client,
         *names: str,
         timeout_seconds: float = WAIT_SECONDS,
+        stable_seconds: float = 0.0,
         tell: Tell[ViewT] | None = None,
     ) -> ViewT:
         return await until(
@@ -68,6 +69,7 @@ class UntilState(Generic[ViewT]):
             self.judge,
             what=self.what.format(*names),
             timeout_seconds=timeout_seconds,
+            stable_seconds=stable_seconds,
             tell=tell,
         )
 
@@ -118,31 +120,43 @@ async def until(
     *,
     what: str,
     timeout_seconds: float,
+    stable_seconds: float = 0.0,
     tell: Tell[ViewT] | None = None,
 ) -> ViewT:
-    """Return the first view that is judged done; raise FailedError or NotYetError."""
+    """Return a view once all polls of the last `stable_seconds` were judged done.
+
+    Raise FailedError or NotYetError if that does not come.
+    """
     notes = ["the server has not answered"]
+    clock = asyncio.get_running_loop().time
+    last: ViewT | None = None
+    done: tuple[Judgement, float] | None = None
     try:
         async with asyncio.timeout(timeout_seconds):
             async with aclosing(_views(poll, notes)) as views:
                 async for view in views:
-                    if tell:
+                    if tell and view != last:
                         tell(view)
-                    judgement = judge(view)
-                    if judgement.is_done:
-                        return view
+                    last, judgement = view, judge(view)
                     if judgement.is_failed:
                         raise FailedError(what, reason=judgement.reason, message=judgement.message)
-                    notes.append(str(judgement))
+                    if not judgement.is_done:
+                        notes.append(str(judgement))
+                        done = None
+                        continue
+                    if done is None or done[0] != judgement:
+                        done = (judgement, clock())
+                    if clock() - done[1] >= stable_seconds:
+                        return view
+                    notes.append(f"it has to stay so for {stable_seconds:g} s")
     except TimeoutError as error:
         raise NotYetError(f"{what}: not done after {timeout_seconds:g} s: {notes[-1]}") from error
     raise AssertionError("looking has no end")
 
 
 async def _views(poll: Poll[ViewT], notes: list[str]) -> AsyncGenerator[ViewT, None]:
-    """Yield each view that differs from the one before; append passing errors to `notes`."""
-    last = (await poll()).data
-    yield last
+    """Yield the view of each poll; append passing errors to `notes`."""
+    yield (await poll()).data
     pause = FIRST_PAUSE_SECONDS
     while True:
         await asyncio.sleep(pause)
@@ -154,9 +168,7 @@ async def _views(poll: Poll[ViewT], notes: list[str]) -> AsyncGenerator[ViewT, N
                 raise
             notes.append(str(error))
             continue
-        if view != last:
-            last = view
-            yield view
+        yield view
 
 
 async def until_gone(

@@ -37,9 +37,22 @@ class Step:
     seconds: float
 
 
-def steps_of(timeline: Timeline) -> list[Step]:
+@attrs.frozen(kw_only=True, slots=True)
+class Before:
+    """The timeline that a unit had when it was changed, and the moment of that change."""
+
+    timeline: Timeline
+    asked_at: datetime
+
+
+def steps_of(timeline: Timeline, before: Before | None = None) -> list[Step]:
+    """Return the steps since the first one, or the new steps since the change."""
     reached = list(_moments(timeline))
-    first = reached[0][1] if reached else None
+    if before is None:
+        first = reached[0][1] if reached else None
+    else:
+        first, known = before.asked_at, set(_moments(before.timeline))
+        reached = [each for each in reached if each not in known]
     return [
         Step(word=word, seconds=max(0.0, (moment - first).total_seconds()) if first else 0.0)
         for word, moment in reached
@@ -53,14 +66,15 @@ def words_of(step: Step) -> str:
 class Progress:
     """Print each new step; on a terminal, rewrite one line that shows all of them."""
 
-    def __init__(self, terminal: Terminal, what: str) -> None:
+    def __init__(self, terminal: Terminal, what: str, before: Before | None = None) -> None:
         self._terminal = terminal
         self._what = what
+        self._before = before
         self._steps: list[str] = []
         self._state = ""
 
     def unit(self, view: UnitView) -> None:
-        for step in map(words_of, steps_of(view.timeline)):
+        for step in map(words_of, steps_of(view.timeline, self._before)):
             if step not in self._steps:
                 self._steps.append(step)
                 self._show(step)

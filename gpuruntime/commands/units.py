@@ -1,14 +1,20 @@
 """Verbs of units."""
 
+from collections.abc import Awaitable
 from functools import partial
+from typing import Final
 
 from gpuruntime.client import waiting
+from gpuruntime.client.messages import Reply
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.commands import bodies
 from gpuruntime.commands.exit_codes import ExitCode
-from gpuruntime.commands.progress import Progress
+from gpuruntime.commands.progress import Before, Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
+
+# How long a unit has to stay ready, so that a container that ends at its start does not count.
+STABLE_SECONDS: Final = 5.0
 
 
 async def list_units(session: Session) -> None:
@@ -61,22 +67,22 @@ async def create(session: Session) -> None:
     )
     bodies.demand(document, "specName", "image")
     made = await session.create(session.client.units.create, document)
-    await _settled(session, made)
+    await _settled(session, made, Progress(session.terminal, made.name))
 
 
 async def update(session: Session) -> None:
     asked = session.options
     change = bodies.body_of(asked.file, {"image": asked.image})
-    reply = await session.client.units.update(asked.name, change, if_match=asked.if_match)
-    await _settled(session, reply.data)
+    units = session.client.units
+    await _changed(session, units.update(asked.name, change, if_match=asked.if_match))
 
 
 async def suspend(session: Session) -> None:
-    await _settled(session, (await session.client.units.suspend(session.options.name)).data)
+    await _changed(session, session.client.units.suspend(session.options.name))
 
 
 async def resume(session: Session) -> None:
-    await _settled(session, (await session.client.units.resume(session.options.name)).data)
+    await _changed(session, session.client.units.resume(session.options.name))
 
 
 async def delete(session: Session) -> ExitCode:
@@ -88,9 +94,9 @@ async def wait(session: Session) -> None:
     if session.options.state == "deleted":
         await session.wait_until_deleted("unit", waiting.until_unit_gone)
         return
-    session.print_one(
-        await _awaited(session, name, is_suspended=session.options.state == "suspended")
-    )
+    is_suspended = session.options.state == "suspended"
+    progress = Progress(session.terminal, name)
+    session.print_one(await _awaited(session, name, progress, is_suspended=is_suspended))
 
 
 async def logs(session: Session) -> None:
@@ -112,16 +118,28 @@ async def _listed(session: Session, only: UnitFilter) -> None:
     await session.print_list(UnitView, read, lambda view: f"{view.namespace}/{view.name}")
 
 
-async def _settled(session: Session, view: UnitView) -> None:
+async def _changed(session: Session, change: Awaitable[Reply[UnitView]]) -> None:
+    """Change the unit; of its progress, show only the steps that follow the change."""
+    asked_at = session.terminal.now()
+    view = (await change).data
+    before = Before(timeline=view.timeline, asked_at=asked_at)
+    await _settled(session, view, Progress(session.terminal, view.name, before))
+
+
+async def _settled(session: Session, view: UnitView, progress: Progress) -> None:
     """Print the unit; with `--wait`, once it is ready, or suspended if it should be."""
     if session.options.wait:
-        view = await _awaited(session, view.name, is_suspended=view.suspended)
+        view = await _awaited(session, view.name, progress, is_suspended=view.suspended)
     session.print_one(view)
 
 
-async def _awaited(session: Session, name: str, *, is_suspended: bool) -> UnitView:
-    until = waiting.until_unit_suspended if is_suspended else waiting.until_unit_ready
-    progress = Progress(session.terminal, name)
-    return await until(
-        session.client, name, timeout_seconds=session.options.timeout, tell=progress.unit
+async def _awaited(
+    session: Session, name: str, progress: Progress, *, is_suspended: bool
+) -> UnitView:
+    return await (waiting.until_unit_suspended if is_suspended else waiting.until_unit_ready)(
+        session.client,
+        name,
+        timeout_seconds=session.options.timeout,
+        stable_seconds=0.0 if is_suspended else STABLE_SECONDS,
+        tell=progress.unit,
     )

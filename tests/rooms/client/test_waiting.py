@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
@@ -63,6 +64,32 @@ async def test_a_wait_returns_the_first_view_that_is_done() -> None:
     found = await waited(Thing(1), Thing(1), Thing(2), Thing(3), Thing(9), told=told)
     assert found == Thing(3)
     assert told == [Thing(1), Thing(2), Thing(3)]
+
+
+async def test_a_state_counts_once_it_has_lasted() -> None:
+    left_and_reached_again = (Thing(3), Thing(3), Thing(1), Thing(3))
+    look = looks(*left_and_reached_again)
+    found = await until(look, third, what="thing", timeout_seconds=60, stable_seconds=5)
+    assert found == Thing(3)
+    assert 5 < asyncio.get_running_loop().time() < 10
+    with pytest.raises(FailedError):
+        await until(
+            looks(Thing(3), Thing(3), Thing(2, is_broken=True)),
+            third,
+            what="thing",
+            timeout_seconds=60,
+            stable_seconds=5,
+        )
+
+
+async def test_a_unit_that_was_unready_between_two_polls_has_to_last_anew() -> None:
+    def judge(thing: Thing) -> Judgement:
+        since = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=thing.number)
+        return Judgement(is_done=True, since=since)
+
+    look = looks(*[Thing(1)] * 6, Thing(2))
+    await until(look, judge, what="thing", timeout_seconds=60, stable_seconds=3)
+    assert asyncio.get_running_loop().time() > 4
 
 
 async def test_a_failure_is_raised_with_its_reason_and_message() -> None:

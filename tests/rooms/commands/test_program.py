@@ -204,6 +204,30 @@ async def test_a_wait_shows_its_progress() -> None:
         assert "demo: PodUnschedulable: no room\n" in output.err
 
 
+async def test_a_unit_whose_container_ends_at_once_is_not_called_ready() -> None:
+    async with site() as here, asyncio.TaskGroup() as tasks:
+        wait = tasks.create_task(run_on(here, f"{CREATE} --wait"))
+        await asyncio.sleep(3)
+        here.set_status("demo")
+        await asyncio.sleep(3)
+        words = "CrashLoopBackOff: no module named train"
+        here.set_status("demo", status="False", reason="PodStartupFailed", message=words)
+        output = await wait
+    assert (output.code, output.out) == (1, "")
+    assert output.err.endswith(f"unit demo: PodStartupFailed: {words}\n")
+
+
+async def test_a_resumed_unit_does_not_replay_its_first_start() -> None:
+    async with site() as here:
+        await run_on(here, CREATE)
+        here.set_status("demo")
+        await asyncio.sleep(5)
+        for verb in ("suspend", "resume"):
+            output = await run_on(here, f"units {verb} demo --wait --timeout 1s")
+            assert "accepted" not in output.err
+        assert "+0.00s accepted" in (await run_on(here, "units wait demo")).err
+
+
 async def test_a_wait_for_a_failed_unit_says_why() -> None:
     async with site() as here:
         await run_on(here, CREATE)

@@ -10,7 +10,7 @@ import yaml
 
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands import tables
-from gpuruntime.commands.progress import Progress, Step, steps_of
+from gpuruntime.commands.progress import Before, Progress, Step, steps_of
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.kinds.units import Timeline
 from gpuruntime.models.views.operators import Job
@@ -76,6 +76,15 @@ def test_steps_of_a_timeline_count_from_the_first() -> None:
         Step(word="ready", seconds=1.6),
     ]
     assert steps_of(Timeline()) == []
+
+
+def test_steps_after_a_change_are_the_new_ones_since_it_was_asked() -> None:
+    asked_at = NOW + timedelta(hours=1)
+    old = Timeline(acceptedAt=NOW, createdAt=NOW, readyAt=NOW + timedelta(seconds=2))
+    before = Before(timeline=old, asked_at=asked_at)
+    assert steps_of(old, before) == []
+    later = attrs.evolve(old, readyAt=asked_at + timedelta(seconds=3))
+    assert steps_of(later, before) == [Step(word="ready", seconds=3.0)]
 
 
 def test_a_state_that_comes_back_is_shown_again() -> None:
