@@ -29,7 +29,7 @@ from gpuruntime.client.messages import Page, Reply
 from gpuruntime.client.options import Options
 from gpuruntime.client.requests import Invoke
 from gpuruntime.client.storages import FileEntry, Files
-from gpuruntime.client.units import UnitFilter
+from gpuruntime.client.units import LogFilter, UnitFilter
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.functions import Framework, Serverless, WorkerOf
 from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, Mode, State
@@ -126,6 +126,7 @@ __all__ = [
     "Job",
     "JobStatus",
     "Lifecycle",
+    "LogFilter",
     "LostAnswerError",
     "Mode",
     "NewPool",

@@ -29,6 +29,21 @@ class UnitFilter:
 EVERY_UNIT: Final = UnitFilter()
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class LogFilter:
+    """What of a unit's log is read; absent, all of the present run of its main container."""
+
+    tail: int | None = None
+    follow: bool = False
+    container: str = ""
+    sinceSeconds: int | None = None
+    previous: bool = False
+    timestamps: bool = False
+
+
+WHOLE_LOG: Final = LogFilter()
+
+
 class Units:
     """Units; a call that fails raises ClientError."""
 
@@ -90,10 +105,11 @@ class Units:
 
     @asynccontextmanager
     async def log(
-        self, name: str, *, tail: int | None = None, follow: bool = False, container: str = ""
+        self, name: str, only: LogFilter = WHOLE_LOG
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the pieces of the log; with `follow`, until the container ends."""
-        query = {"tail": tail, "follow": follow or None, "container": container}
+        query = {name: value or None for name, value in attrs.asdict(only).items()}
+        query["tail"] = only.tail
         request = Request(method="GET", path=path_of(_UNITS, name, "logs"), query=query)
         async with self._calls.transport.stream(request) as stream:
             yield stream.pieces()

@@ -151,7 +151,11 @@ VERBS: Final = (
         NAME, _state("ready", "suspended", "deleted"), TIMEOUT)),
     Verb("units logs", "the log of a unit's Pod", (
         NAME, arg("-f", "--follow", action="store_true", help="continue until it ends"),
-        arg("--tail", type=_count, metavar="LINES"), arg("-c", "--container", default="")),
+        arg("--tail", type=_count, metavar="LINES"),
+        arg("--since", type=_seconds, metavar="TIME", help="such as 90s or 10m"),
+        arg("-p", "--previous", action="store_true", help="the run before the last restart"),
+        arg("--timestamps", action="store_true", help="each line after its time"),
+        arg("-c", "--container", default="")),
         is_listed=False),
     Verb("units events", "events of a unit, newest first", (NAME,)),
 

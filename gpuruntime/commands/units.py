@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable
 from functools import partial
+from math import ceil
 from typing import Final
 
 from gpuruntime.client import waiting
 from gpuruntime.client.messages import Reply
-from gpuruntime.client.units import UnitFilter
+from gpuruntime.client.units import LogFilter, UnitFilter
 from gpuruntime.commands import bodies
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Before, Progress
@@ -101,9 +102,15 @@ async def wait(session: Session) -> None:
 
 async def logs(session: Session) -> None:
     asked = session.options
-    async with session.client.units.log(
-        asked.name, tail=asked.tail, follow=asked.follow, container=asked.container
-    ) as pieces:
+    only = LogFilter(
+        tail=asked.tail,
+        follow=asked.follow,
+        container=asked.container,
+        sinceSeconds=None if asked.since is None else ceil(asked.since),
+        previous=asked.previous,
+        timestamps=asked.timestamps,
+    )
+    async with session.client.units.log(asked.name, only) as pieces:
         async for piece in pieces:
             session.terminal.piece(piece)
 

@@ -20,6 +20,7 @@ LOOK_EVERY_SECONDS: Final = 5.0
 # A reader that takes no byte for this long is dropped.
 TAKE_SECONDS: Final = 60.0
 _MOST_LINES = 1_000_000
+_MOST_SECONDS = 366 * 86_400
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -30,13 +31,28 @@ class ReadLog:
     ] = None
     follow: Annotated[bool, Schema(description="Go on until the container ends.")] = False
     container: Name = CONTAINER
+    sinceSeconds: Annotated[
+        int | None,
+        Schema(minimum=1, maximum=_MOST_SECONDS, description="Lines of the last seconds only."),
+    ] = None
+    previous: Annotated[
+        bool, Schema(description="The container's run before its last restart.")
+    ] = False
+    timestamps: Annotated[bool, Schema(description="Each line after its time.")] = False
 
 
 def log_route(units: Units, logs: UnitLogs) -> Route:
     async def read(call: Call[ReadLog, None]) -> web.StreamResponse:
         asked = call.query
         unit = await units.get(call.path("name"), scope=call.scope)
-        query = LogQuery(container=asked.container, tail=asked.tail, follow=asked.follow)
+        query = LogQuery(
+            container=asked.container,
+            tail=asked.tail,
+            follow=asked.follow,
+            since_seconds=asked.sinceSeconds,
+            is_previous=asked.previous,
+            has_timestamps=asked.timestamps,
+        )
         async with logs.open(unit, query) as chunks:
             return await _streamed(call.request, chunks)
 

@@ -21,11 +21,14 @@ CONTAINER: Final = "runtime"
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogQuery:
-    """A request for a log; None as `tail` is the whole log."""
+    """A request for a log; without `tail` and `since_seconds` it is the whole log."""
 
     container: str = CONTAINER
     tail: int | None = None
     follow: bool = False
+    since_seconds: int | None = None
+    is_previous: bool = False
+    has_timestamps: bool = False
 
 
 class UnitLogs:
@@ -60,13 +63,16 @@ class UnitLogs:
             "container": query.container,
             "follow": "true" if query.follow else "",
             "tailLines": "" if query.tail is None else str(query.tail),
+            "sinceSeconds": "" if query.since_seconds is None else str(query.since_seconds),
+            "previous": "true" if query.is_previous else "",
+            "timestamps": "true" if query.has_timestamps else "",
         }
         given = tuple((name, value) for name, value in asked.items() if value)
         log = self._client.stream(PODS, pod.metadata.key, "log", given)
         try:
             return await opened.enter_async_context(log)
         except (BadRequestError, NotFoundError) as error:
-            raise UnknownPathError(f"there is no log yet: {error}") from error
+            raise UnknownPathError(f"there is no such log: {error}") from error
 
 
 async def _chunks(stream: StreamResponse) -> AsyncIterator[bytes]:

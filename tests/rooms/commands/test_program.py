@@ -120,6 +120,15 @@ async def test_a_log_is_escaped_on_a_terminal() -> None:
     assert script.received[0].path == "/api/v1/gpu-units/demo/logs?tail=5&container=worker"
 
 
+async def test_a_log_may_be_of_the_last_minutes_and_of_the_run_before() -> None:
+    _, script = await scripted(
+        "units logs demo --since 10m --previous --timestamps", raw(b"", content_type="text/plain")
+    )
+    (asked,) = script.received
+    query = "sinceSeconds=600&previous=true&timestamps=true"
+    assert asked.path == f"/api/v1/gpu-units/demo/logs?{query}"
+
+
 async def test_an_error_names_the_fields_that_are_wrong() -> None:
     async with site() as here:
         output = await run_on(here, f"{CREATE} --port http:99999 --env 1=x")

@@ -124,11 +124,15 @@ async def test_a_log_is_passed_on_as_text(cluster: Cluster, served: Served) -> N
 
 async def test_the_query_of_a_log_is_passed_to_the_pod(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
-    await served.api.call("GET", f"{LOG}?tail=0&follow=true&container=sidecar")
+    asked = "tail=0&follow=true&container=sidecar&sinceSeconds=90&previous=true&timestamps=true"
+    await served.api.call("GET", f"{LOG}?{asked}")
     assert dict(served.logs.asked[0].query) == {
         "container": "sidecar",
         "follow": "true",
         "tailLines": "0",
+        "sinceSeconds": "90",
+        "previous": "true",
+        "timestamps": "true",
     }
 
 

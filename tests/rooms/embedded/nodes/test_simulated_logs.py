@@ -47,6 +47,15 @@ async def test_the_message_of_a_crash_is_in_its_log() -> None:
         assert await logs(world, previous="true", tailLines="9") == (200, words)
 
 
+async def test_times_of_lines_are_refused_since_none_are_kept() -> None:
+    async with running_cluster() as world:
+        await world.pod("p")
+        await world.until(PODS, "p", lambda pod: pod.is_ready)
+        for query in ({"sinceSeconds": "60"}, {"timestamps": "true"}):
+            status, body = await logs(world, **query)
+            assert (status, "keeps no times of log lines" in body) == (400, True)
+
+
 async def test_a_followed_log_ends_with_its_container() -> None:
     async with running_cluster() as world:
         annotations = {RUN_SECONDS: "30"}
