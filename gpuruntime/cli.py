@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    program = argparse.ArgumentParser(
+    program = arguments.Parser(
         prog="gpuruntime", description="The control plane of a GPU cloud on Kubernetes."
     )
     program.add_argument(

@@ -93,13 +93,17 @@ class Units:
     async def delete(self, name: str) -> None:
         await self._calls.delete(path_of(_UNITS, name))
 
+    async def event_page(
+        self, name: str, *, limit: int = PAGE_ITEMS, cursor: str = ""
+    ) -> Page[EventView]:
+        path = path_of(_UNITS, name, "events")
+        return await self._calls.page(path, EventView, {"limit": limit, "cursor": cursor})
+
     def events(self, name: str, *, limit: int = PAGE_ITEMS) -> AsyncIterator[EventView]:
         """Yield the unit's Events, the newest first."""
-        path = path_of(_UNITS, name, "events")
 
         async def fetch(cursor: str) -> Page[EventView]:
-            query = {"limit": limit, "cursor": cursor}
-            return await self._calls.page(path, EventView, query)
+            return await self.event_page(name, limit=limit, cursor=cursor)
 
         return every(fetch)
 

@@ -1,6 +1,7 @@
 """Nouns, verbs and flags of the commands as tables; parsing them imports no client."""
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -32,13 +33,31 @@ class Argument:
 class Verb:
     """A verb under its nouns, such as `units list`; `is_listed` says that `-o` sets its form.
 
-    Arguments in a tuple of their own exclude each other.
+    Arguments in a tuple of their own exclude each other. After two dashes follows a container's
+    command, if the verb takes one.
     """
 
     action: str
     text: str
     arguments: tuple[Argument | tuple[Argument, ...], ...] = ()
     is_listed: bool = attrs.field(default=True, kw_only=True)
+    takes_command: bool = attrs.field(default=False, kw_only=True)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes a container's command after two dashes, also behind a name.
+
+    Argparse itself would give an optional position its value together with the name.
+    """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        if self.get_default("words") is None or "--" not in words:
+            return super().parse_known_args(words, namespace)
+        at = words.index("--")
+        found, unknown = super().parse_known_args(words[:at], namespace)
+        found.words = words[at + 1 :]
+        return found, unknown
 
 
 def arg(*names: str, **options: Any) -> Argument:
@@ -110,16 +129,12 @@ WAIT: Final = (
     arg("--wait", action="store_true", help="wait until it is done, and show the progress"),
     TIMEOUT,
 )
-UNIT: Final = (
-    CHOSEN_NAME,
-    SPEC,
+CONTAINER: Final = (
     IMAGE,
-    TENANT,
     arg("--port", action="append", metavar="[NAME:]NUMBER", help="repeatable"),
     arg("--env", action="append", metavar="NAME=VALUE", help="repeatable"),
     arg("--mount", action="append", metavar="STORAGE:PATH[:ro]", help="repeatable"),
     arg("--function", metavar="ID", help="declare a function of this requestID"),
-    arg("words", nargs="*", metavar="-- COMMAND", help="what the container runs"),
 )
 
 # fmt: off
@@ -141,9 +156,10 @@ VERBS: Final = (
         arg("--lifecycle", choices=("instance", "stock", "all")), TENANT, WATCH)),
     Verb("units get", "show a unit", (
         NAME, arg("--lifecycle", choices=("instance", "stock"), default="instance"), WATCH)),
-    Verb("units create", "claim stock and start a unit on it", (FILE, OPERATION, *UNIT, *WAIT)),
+    Verb("units create", "claim stock and start a unit on it", (
+        FILE, OPERATION, CHOSEN_NAME, SPEC, TENANT, *CONTAINER, *WAIT), takes_command=True),
     Verb("units update", "change a unit; fields that are not given stay", (
-        NAME, FILE, IMAGE, IF_MATCH, *WAIT)),
+        NAME, FILE, *CONTAINER, IF_MATCH, *WAIT), takes_command=True),
     Verb("units suspend", "delete a unit's Pod, and keep its name and storages", (NAME, *WAIT)),
     Verb("units resume", "run a suspended unit again", (NAME, *WAIT)),
     Verb("units delete", "delete units", (NAMES, *WAIT), is_listed=False),
@@ -248,6 +264,10 @@ def register(commands: Any, run: Run) -> None:
         )
         _add_arguments(parser, verb)
         parser.set_defaults(command=run, action=verb.action, output=OUTPUTS[0])
+        if verb.takes_command:
+            usage = parser.format_usage().removeprefix("usage: ").rstrip()
+            parser.usage = f"{usage} [-- COMMAND ...]"
+            parser.set_defaults(words=[])
 
 
 def _other_number(noun: str) -> str:

@@ -6,9 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from gpuruntime.client.errors import UnusableInputError
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.views.units import UnitView
 from gpuruntime.strict.yaml_documents import mapping_of
 
 _STDIN: Final = "-"
@@ -25,6 +28,19 @@ def body_of(file: str | None, flags: Mapping[str, Any]) -> JsonObject:
     document = _document_of(file) if file else {}
     said = {name: value for name, value in flags.items() if value is not None}
     return {**document, **said}
+
+
+def merged(
+    document: JsonObject, nested: Mapping[str, JsonObject | None], before: UnitView
+) -> JsonObject:
+    """Return the change with these nested members, over those of the file or of the unit."""
+    held = msgspec.to_builtins(before)
+    for name, given in nested.items():
+        if given:
+            around = document.get(name) or held[name] or {}
+            kept = {member: value for member, value in around.items() if value is not None}
+            document = {**document, name: {**kept, **given}}
+    return document
 
 
 def _document_of(file: str) -> dict[str, object]:

@@ -47,11 +47,11 @@ class Before:
 
 def steps_of(timeline: Timeline, before: Before | None = None) -> list[Step]:
     """Return the steps since the first one, or the new steps since the change."""
-    reached = list(_moments(timeline))
+    reached = list(moments_of(timeline))
     if before is None:
         first = reached[0][1] if reached else None
     else:
-        first, known = before.asked_at, set(_moments(before.timeline))
+        first, known = before.asked_at, set(moments_of(before.timeline))
         reached = [each for each in reached if each not in known]
     return [
         Step(word=word, seconds=max(0.0, (moment - first).total_seconds()) if first else 0.0)
@@ -105,7 +105,7 @@ class Progress:
             self._terminal.show(f"{self._what}: {news}", whole=f"{self._what}: {whole}")
 
 
-def _moments(timeline: Timeline) -> Iterator[tuple[str, datetime]]:
+def moments_of(timeline: Timeline) -> Iterator[tuple[str, datetime]]:
     for word, member in STEPS:
         moment = getattr(timeline, member)
         if moment is not None:

@@ -124,10 +124,16 @@ class Session:
                     self._change(view)
             seen = now
 
-    async def print_view(self, read: Callable[[], Awaitable[Reply[Any]]]) -> None:
-        """Print a view once; with `--watch`, print it again after every change."""
+    async def print_view(
+        self,
+        read: Callable[[], Awaitable[Reply[Any]]],
+        then: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Print a view and what follows it; with `--watch`, print the view after every change."""
         view = (await read()).data
         self.print_one(view, in_full=True)
+        if then:
+            await then()
         while getattr(self.options, "watch", False):
             before, view = view, (await self._later(read)).data
             if view != before:

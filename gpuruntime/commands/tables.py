@@ -1,7 +1,8 @@
 """Views as rows for people, and as JSON or YAML for programs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import msgspec
 import yaml
 
 from gpuruntime.client.storages import FileEntry
+from gpuruntime.commands.progress import moments_of
 from gpuruntime.commands.terminal import line, plain
 from gpuruntime.models.views.operators import Job, NodeView, SpecView
 from gpuruntime.models.views.pools import PoolView
@@ -137,6 +139,88 @@ COLUMNS: Final[Mapping[type, Columns]] = {
 }
 
 
+def _envelope(view: Any) -> str:
+    product = f" ({view.gpuProduct})" if view.gpuProduct else ""
+    return f"cpu {view.cpu}, memory {view.memory}, gpu {view.gpu}{product}"
+
+
+def _generation(view: Any) -> str:
+    return f"{view.generation} (observed {view.observedGeneration})"
+
+
+# What `get` shows of an object beside its columns. A row of several lines is a list.
+FURTHER: Final[Mapping[type, Columns]] = {
+    UnitView: {
+        "NAMESPACE": "namespace",
+        "LIFECYCLE": "lifecycle",
+        "TENANT": "tenant",
+        "ENVELOPE": _envelope,
+        "IMAGE": "image",
+        "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
+        "ENV": lambda view: [f"{each.name}={each.value}" for each in view.template.envs],
+        "PORTS": lambda view: [
+            f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
+        ],
+        "PRIMARY PORT": lambda view: members(view.access) if view.template.ports else "",
+        "SERVICE": "serviceName",
+        "MOUNTS": lambda view: [
+            f"{each.name} at {each.mountPath}{' (read-only)' if each.readOnly else ''}"
+            for each in view.storageMounts
+        ],
+        "FUNCTION": lambda view: members(view.serverless) if view.serverless else "",
+        "STOCK": lambda view: (
+            f"{view.sourceStock.namespace}/{view.sourceStock.name} ({view.sourceStock.uid})"
+            if view.sourceStock
+            else ""
+        ),
+        "SUSPENDED": lambda view: "yes" if view.suspended else "no",
+        "REPLICAS": lambda view: f"{view.readyReplicas} ready",
+        "GENERATION": _generation,
+        "CREATED": lambda view: moment(view.createdAt),
+        "TIMELINE": lambda view: [
+            f"{moment(reached)} {word}" for word, reached in moments_of(view.timeline)
+        ],
+    },
+    PoolView: {
+        "NAMESPACE": "namespace",
+        "ENVELOPE": _envelope,
+        "IMAGE": "image",
+        "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
+        "ENV": lambda view: [f"{each.name}={each.value}" for each in view.template.envs],
+        "PORTS": lambda view: [
+            f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
+        ],
+        "PROGRESSING": "progressing",
+        "FAILED": "failed",
+        "SEEDED": "seeded",
+        "GENERATION": _generation,
+        "CREATED": lambda view: moment(view.createdAt),
+    },
+    FunctionView: {
+        "NAMESPACE": "namespace",
+        "BUSY": "workers.busy",
+        "DRAINING": "workers.draining",
+        "LEAST": "minAvailableCount",
+        "CONCURRENCY": "concurrency",
+        "TIMEOUT": lambda view: f"{view.timeoutSeconds}s",
+        "SUSPENDED": lambda view: "yes" if view.suspended else "no",
+    },
+    InvocationView: {
+        "MODE": "mode",
+        "SERIES": "series",
+        "ACCEPTED": lambda view: moment(view.acceptedAt),
+        "STARTED": lambda view: moment(view.startedAt),
+        "COMPLETED": lambda view: moment(view.completedAt),
+        "DEADLINE": lambda view: moment(view.deadlineAt),
+        "CONTENT TYPE": "contentType",
+        "HEADERS": lambda view: [f"{name}: {value}" for name, value in view.headers.items()],
+        "ERROR TYPE": lambda view: view.error.type if view.error else "",
+        "TRACEBACK": lambda view: view.error.traceback.splitlines() if view.error else "",
+        "RESULT": lambda view: [] if view.body is None else as_json(view.body).splitlines(),
+    },
+}
+
+
 def header_of(model: type) -> Cells:
     return tuple(COLUMNS[model])
 
@@ -158,17 +242,34 @@ def aligned(rows: Sequence[Cells]) -> str:
 
 
 def details(view: Any, now: datetime) -> str:
-    """Return all columns of a row, uncut, and the view's conditions, one member per line."""
+    """Return all that is known of an object, uncut, one member per line."""
+    columns = {**COLUMNS[type(view)], **FURTHER.get(type(view), {})}
     pairs = [
-        (name.capitalize(), line(str(_read(column, view, now))))
-        for name, column in COLUMNS[type(view)].items()
+        (name.capitalize(), each)
+        for name, column in columns.items()
+        for each in _lines(_read(column, view, now))
     ]
-    pairs += [("Message", line(getattr(view, "message", "")))]
+    pairs += [("Message", getattr(view, "message", ""))]
     for each in getattr(view, "conditions", ()):
-        pairs.append((each.type, line(f"{each.status} {_joined(each.reason, each.message)}")))
-    pairs += [("Operation", line(getattr(view, "operationID", "")))]
+        pairs.append((each.type, f"{each.status} {_joined(each.reason, each.message)}"))
+    pairs += [("Operation", getattr(view, "operationID", ""))]
     width = max(len(name) for name, _ in pairs) + 1
-    return "\n".join(f"{f'{name}:'.ljust(width)} {text}" for name, text in pairs if text)
+    rows, last = [], ""
+    for name, text in pairs:
+        label = "" if name == last else f"{name}:"
+        if text:
+            rows.append(f"{label.ljust(width)} {plain(text)}".rstrip())
+            last = name
+    return "\n".join(rows)
+
+
+def members(value: Any) -> list[str]:
+    """Return the members of a nested value that are set, one per line."""
+    return [f"{name} {text}" for name, text in _leaves(msgspec.to_builtins(value)) if text != ""]
+
+
+def moment(value: datetime | None) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if value else ""
 
 
 def as_json(value: Any) -> str:
@@ -194,6 +295,18 @@ def age(moment: datetime | None, now: datetime) -> str:
         if seconds >= _COARSE * size:
             return f"{seconds // size}{letter}"
     return f"{seconds}s"
+
+
+def _lines(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else [line(str(value))]
+
+
+def _leaves(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value
 
 
 def _read(column: str | Callable[[Any], object], view: Any, now: datetime) -> object:

@@ -14,6 +14,8 @@ from gpuruntime.commands.progress import Before, Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 
+# How many Events `get` shows; `events` shows all.
+LATEST_EVENTS: Final = 10
 # How long a unit has to stay ready, so that a container that ends at its start does not count.
 STABLE_SECONDS: Final = 5.0
 
@@ -40,9 +42,18 @@ async def list_stock(session: Session) -> None:
 
 
 async def get(session: Session) -> None:
-    asked = session.options
+    """Print the unit, and in words its latest Events, which only active units have."""
+    asked, units = session.options, session.client.units
+
+    async def print_events() -> None:
+        if asked.output == "table" and asked.lifecycle == Lifecycle.INSTANCE:
+            page = await units.event_page(asked.name, limit=LATEST_EVENTS)
+            if page.items:
+                session.terminal.answer("")
+                session.print_many(EventView, page.items)
+
     await session.print_view(
-        lambda: session.client.units.get(asked.name, lifecycle=asked.lifecycle)
+        lambda: units.get(asked.name, lifecycle=asked.lifecycle), then=print_events
     )
 
 
@@ -73,9 +84,19 @@ async def create(session: Session) -> None:
 
 async def update(session: Session) -> None:
     asked = session.options
-    change = bodies.body_of(asked.file, {"image": asked.image})
-    units = session.client.units
-    await _changed(session, units.update(asked.name, change, if_match=asked.if_match))
+    flags = {"image": asked.image, "storageMounts": bodies.mounts_of(asked.mount)}
+    document = bodies.body_of(asked.file, flags)
+    nested = {
+        "template": bodies.template_of(asked.words, asked.port, asked.env),
+        "serverless": {"requestID": asked.function} if asked.function else None,
+    }
+    if_match = asked.if_match
+    if any(nested.values()):
+        # The API replaces a nested member whole, so its other members are sent as they are.
+        before = await session.client.units.get(asked.name)
+        if_match = if_match or before.etag
+        document = bodies.merged(document, nested, before.data)
+    await _changed(session, session.client.units.update(asked.name, document, if_match=if_match))
 
 
 async def suspend(session: Session) -> None:

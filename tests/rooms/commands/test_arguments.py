@@ -62,6 +62,9 @@ def test_the_containers_command_follows_two_dashes() -> None:
     options = parser().parse_args(words)
     assert options.words == ["python", "-m", "x", "--name"]
     assert (options.name, options.wait, options.timeout) == ("a", True, 600.0)
+    changed = parser().parse_args(["units", "update", "a", "--image", "b", "--", "sh", "--help"])
+    assert (changed.name, changed.words) == ("a", ["sh", "--help"])
+    assert parser().parse_args(["units", "update", "a"]).words == []
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30.0), ("10m", 600.0), ("1.5", 1.5)])

@@ -145,7 +145,9 @@ async def test_a_unit_is_printed_as_table_json_and_yaml() -> None:
         read = json.loads((await run_on(here, "units get demo -o json")).out)
         assert (read["template"]["command"], read["tenant"]) == (["python"], "blue")
         assert read == yaml.safe_load((await run_on(here, "units get demo -o yaml")).out)
-        assert "Operation: client-" in (await run_on(here, "units get demo")).out
+        shown = " ".join((await run_on(here, "units get demo")).out.split())
+        assert "Command: python -m http.server" in shown
+        assert "Operation: client-" in shown
         assert len(json.loads((await run_on(here, "units list -o json")).out)) == 1
 
 
@@ -198,6 +200,44 @@ async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
         stale = await run_on(here, "units update demo --image c --if-match '\"old\"'")
         assert (stale.code, "precondition_failed" in stale.err) == (1, True)
         assert (await run_on(here, "units delete demo --wait")).err == "unit demo is deleted\n"
+
+
+async def test_an_update_takes_the_flags_of_create_and_leaves_the_rest() -> None:
+    async with site() as here:
+        await run_on(here, f"{CREATE} --env A=1 --port http:80 -- python -m x")
+        words = "units update demo --env B=2 --mount weights:/models -o json -- sh"
+        await run_on(here, "storages create --name weights --size 1Gi")
+        changed = json.loads((await run_on(here, words)).out)
+        assert changed["template"] == {
+            "command": ["sh"],
+            "args": [],
+            "envs": [{"name": "B", "value": "2"}],
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+        }
+        assert [each["name"] for each in changed["storageMounts"]] == ["weights"]
+        assert changed["image"] == "python:3.12"
+
+
+async def test_get_ends_with_the_latest_events_of_the_unit() -> None:
+    event = {
+        "type": "Warning",
+        "reason": "BackOff",
+        "message": "pulling again",
+        "objectKind": "Pod",
+        "objectName": "demo-1",
+        "component": "kubelet",
+        "count": 3,
+        "firstSeenAt": None,
+        "lastSeenAt": None,
+    }
+    answers = answer(unit_view("demo")), page([event])
+    output, script = await scripted("units get demo", *answers)
+    assert "pulling again" in output.out.splitlines()[-1]
+    assert [each.path for each in script.received][1:] == [
+        "/api/v1/gpu-units/demo/events?limit=10"
+    ]
+    _, script = await scripted("units get demo -o json", *answers)
+    assert len(script.received) == 1
 
 
 async def test_a_wait_shows_its_progress() -> None:

@@ -2,9 +2,11 @@
 
 import io
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import attrs
+import msgspec
 import pytest
 import yaml
 
@@ -12,8 +14,15 @@ from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands import tables
 from gpuruntime.commands.progress import Before, Progress, Step, steps_of
 from gpuruntime.commands.terminal import Terminal
-from gpuruntime.models.kinds.units import Timeline
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.invocations import FunctionError
+from gpuruntime.models.kinds.templates import EnvVar, Port, Template
+from gpuruntime.models.kinds.units import Access, StorageMount, Timeline
+from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.serverless import InvocationView
+from gpuruntime.models.views.units import SourceStock, UnitView
+from tests.rooms.commands.views import UNIT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEEDING = Job(
@@ -30,7 +39,67 @@ SEEDING = Job(
     createdAt=NOW,
     updatedAt=NOW,
 )
+FULL_UNIT = attrs.evolve(
+    UNIT,
+    tenant="blue",
+    gpuProduct="NVIDIA-A10",
+    template=Template(
+        command=("python",),
+        args=("-m", "train"),
+        envs=(EnvVar(name="EPOCHS", value="3"), EnvVar(name="SEED", value="17")),
+        ports=(Port(name="http", port=8123),),
+    ),
+    access=Access(primaryPort="http"),
+    storageMounts=(StorageMount(name="weights", mountPath="/models", readOnly=True),),
+    serverless=Serverless(requestID="greet", minAvailableCount=19, maxWorkers=23),
+    message="all is well",
+    conditions=(Condition(type="StorageReady", status="True", reason="Mounted", message="one"),),
+    readyReplicas=29,
+    generation=31,
+    observedGeneration=37,
+    serviceName="unit-demo",
+    accessURL="http://unit-demo:8123",
+    sourceStock=SourceStock(name="pool-7", namespace="runtime-stock", uid="uid-7"),
+    timeline=Timeline(acceptedAt=NOW + timedelta(seconds=41)),
+)
+FULL_INVOCATION = InvocationView(
+    invocationID="order-17",
+    serverlessRequestID="greet",
+    mode="async",
+    state="failed",
+    series=43,
+    attempt=47,
+    workerName="greet-w-1",
+    statusCode=500,
+    contentType="application/json",
+    headers={"x-cost": "53"},
+    body={"partial": 59},
+    error=FunctionError(type="KeyError", message="no such key", traceback="File a\nFile b"),
+    failureClass="framework_error",
+    acceptedAt=NOW + timedelta(seconds=1),
+    deadlineAt=NOW + timedelta(seconds=2),
+    startedAt=NOW + timedelta(seconds=3),
+    completedAt=NOW + timedelta(seconds=4),
+)
 HOSTILE = FileEntry(name="a\x1b[2J\nb\u202e\x85c", size=3)
+
+
+def leaves(value: object) -> Iterator[str]:
+    """Yield every text and number of a document, as a person would look for it."""
+    match value:
+        case dict():
+            for each in value.values():
+                yield from leaves(each)
+        case list() | tuple():
+            for each in value:
+                yield from leaves(each)
+        case bool() | None:
+            return
+        case str():
+            for each in value.splitlines():
+                yield each.removesuffix("Z")
+        case _:
+            yield str(value)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +121,20 @@ def test_columns_are_aligned_and_a_cell_is_one_line() -> None:
     assert second.split() == ["a\\u001b[2J", "b\\u202e", "c", "3"]
     assert fourth.split() == ["x" * 119 + "…", "1"]
     assert len({each.index(size) for each, size in ((second, "3"), (fourth, " 1"))}) <= 2
+
+
+@pytest.mark.parametrize("view", [FULL_UNIT, FULL_INVOCATION], ids=["unit", "invocation"])
+def test_details_show_every_value_of_the_view(view: UnitView | InvocationView) -> None:
+    text = tables.details(view, NOW)
+    hidden = [value for value in leaves(msgspec.to_builtins(view)) if value not in text]
+    assert hidden == []
+
+
+def test_details_are_printable_line_by_line() -> None:
+    hostile = attrs.evolve(FULL_UNIT, image="a\x1b[2J\nb", tenant="\u202e")
+    template = attrs.evolve(FULL_UNIT.template, envs=(EnvVar(name="A", value="1\x1b\n2"),))
+    text = tables.details(attrs.evolve(hostile, template=template), NOW)
+    assert text.replace("\n", "").isprintable()
 
 
 def test_a_document_is_printable_and_keeps_its_meaning() -> None:
