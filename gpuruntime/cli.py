@@ -83,6 +83,9 @@ def parser() -> argparse.ArgumentParser:
         help="the overlay to print (default: minimal)",
     )
     manifests.set_defaults(command=_manifests)
+    completion = commands.add_parser("completion", help="print the completion of a shell")
+    completion.add_argument("shell", choices=["bash", "zsh", "fish"])
+    completion.set_defaults(command=lambda options: _completion(options, program))
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
     arguments.register(commands, _client)
     return program
@@ -242,6 +245,13 @@ def _client(options: argparse.Namespace) -> int:
 
 def _help(program: argparse.ArgumentParser) -> int:
     program.print_help()
+    return 0
+
+
+def _completion(options: argparse.Namespace, program: argparse.ArgumentParser) -> int:
+    from gpuruntime.commands import completion
+
+    print(completion.script_of(options.shell, program), end="")  # noqa: T201 - the command's answer
     return 0
 
 

@@ -31,7 +31,7 @@ EVERY_UNIT: Final = UnitFilter()
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogFilter:
-    """What of a unit's log is read; absent, all of the present run of its main container."""
+    """A choice of log lines; without one, the present run of the main container is read."""
 
     tail: int | None = None
     follow: bool = False

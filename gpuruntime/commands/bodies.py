@@ -37,7 +37,7 @@ def merged(
     held = msgspec.to_builtins(before)
     for name, given in nested.items():
         if given:
-            around = document.get(name) or held[name] or {}
+            around: Any = document.get(name) or held[name] or {}
             kept = {member: value for member, value in around.items() if value is not None}
             document = {**document, name: {**kept, **given}}
     return document

@@ -87,7 +87,7 @@ _NO_ANSWER: Final = (
 
 
 def run(options: argparse.Namespace, settings: ClientSettings) -> int:
-    terminal = standard()
+    terminal = standard(has_colours=settings.has_colours)
     try:
         return asyncio.run(perform(options, settings, terminal))
     except KeyboardInterrupt:

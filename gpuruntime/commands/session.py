@@ -43,7 +43,7 @@ class Session:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](view))
         elif in_full:
-            self.terminal.answer(tables.details(view, self.terminal.now()))
+            self.terminal.answer(tables.details(view, self.terminal.now()), is_table=True)
         else:
             self.print_many(type(view), [view])
 
@@ -51,7 +51,7 @@ class Session:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](list(views)))
             return
-        self.terminal.answer(tables.table(model, views, self.terminal.now()))
+        self.terminal.answer(tables.table(model, views, self.terminal.now()), is_table=True)
 
     @contextmanager
     def with_id(self, flag: str, identity: object) -> Iterator[None]:
@@ -161,7 +161,8 @@ class Session:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](view))
         else:
-            self.terminal.answer("   ".join(tables.row_of(view, self.terminal.now())))
+            row = "   ".join(tables.row_of(view, self.terminal.now()))
+            self.terminal.answer(row, is_table=True)
 
 
 def _created_at(view: Any) -> object:

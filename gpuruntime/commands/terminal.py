@@ -4,6 +4,7 @@ Text of a server never reaches a terminal raw: every character that is not print
 """
 
 import codecs
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,28 @@ from datetime import UTC, datetime
 from typing import BinaryIO, Final, TextIO
 
 _ERASE: Final = "\r\x1b[K"
+_GREEN, _YELLOW, _RED, _PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+# The colours of phases and states, wherever one is a whole cell of a table.
+_COLOURS: Final = {
+    "Ready": _GREEN,
+    "succeeded": _GREEN,
+    "ok": _GREEN,
+    "Progressing": _YELLOW,
+    "Pending": _YELLOW,
+    "Suspended": _YELLOW,
+    "Empty": _YELLOW,
+    "Warning": _YELLOW,
+    "pending": _YELLOW,
+    "queued": _YELLOW,
+    "running": _YELLOW,
+    "Failed": _RED,
+    "failed": _RED,
+    "expired": _RED,
+    "cancelled": _RED,
+    "dead_lettered": _RED,
+    "degraded": _RED,
+}
+_CELL: Final = re.compile(rf"(?m)(?<=  )(?:{'|'.join(_COLOURS)})(?=  |$)")
 _BEYOND: Final = 0x10000
 # Characters of a message that are printed, however long a server's text is.
 _LONGEST_LINE: Final = 4096
@@ -30,6 +53,11 @@ def line(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
+def coloured(text: str) -> str:
+    """Return lines of a table with their phases and states in colour."""
+    return _CELL.sub(lambda found: f"{_COLOURS[found[0]]}{found[0]}{_PLAIN}", text)
+
+
 class Terminal:
     def __init__(
         self,
@@ -37,8 +65,11 @@ class Terminal:
         out: TextIO,
         err: TextIO,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        has_colours: bool = False,
     ) -> None:
+        """Create a terminal; with `has_colours`, tables are coloured if stdout is a screen."""
         self.now = now
+        self._has_colours = has_colours and out.isatty()
         self._out = out
         self._err = err
         self._is_showing = False
@@ -49,10 +80,11 @@ class Terminal:
         """The stream that takes bytes as they are, or None if stdout is a terminal."""
         return None if self._out.isatty() else getattr(self._out, "buffer", None)
 
-    def answer(self, text: str) -> None:
+    def answer(self, text: str, *, is_table: bool = False) -> None:
         """Print lines; of a server's text inside them, unprintable characters are escaped."""
         self.done_showing()
-        self._out.write(f"{plain(text, keep=chr(10))}\n")
+        escaped = plain(text, keep="\n")
+        self._out.write(f"{coloured(escaped) if is_table and self._has_colours else escaped}\n")
         self._out.flush()
 
     def piece(self, data: bytes) -> None:
@@ -87,8 +119,8 @@ class Terminal:
             self._is_showing = False
 
 
-def standard() -> Terminal:
-    return Terminal(out=sys.stdout, err=sys.stderr)
+def standard(*, has_colours: bool) -> Terminal:
+    return Terminal(out=sys.stdout, err=sys.stderr, has_colours=has_colours)
 
 
 def _escaped(point: int) -> str:

@@ -23,6 +23,7 @@ class ClientSettings:
     token: str = attrs.field(default="", repr=False)
     token_file: str = ""
     ca_file: str = ""
+    has_colours: bool = True
 
 
 def load(
@@ -33,5 +34,6 @@ def load(
         **{
             name: flags.get(name) or environment.get(variable, "")
             for name, variable in VARIABLES.items()
-        }
+        },
+        has_colours=not environment.get("NO_COLOR") and environment.get("TERM") != "dumb",
     )

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from gpuruntime.commands.terminal import Terminal, line, plain
+from gpuruntime.settings.client import load
 from tests.rooms.commands.running import Screen
 
 HOSTILE = "a\x1b]0;owned\x07b\x9b2J\u202ec\U000e0041\x7f\r\n"
@@ -66,3 +67,33 @@ def test_a_log_is_escaped_on_a_terminal_and_raw_in_a_file() -> None:
     file = io.TextIOWrapper(kept, encoding="utf-8")
     Terminal(out=file, err=io.StringIO()).piece(b"\x1b[31m\xff")
     assert kept.getvalue() == b"\x1b[31m\xff"
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "is_coloured"),
+    [
+        (Screen, {}, True),
+        (Screen, {"NO_COLOR": "1"}, False),
+        (Screen, {"NO_COLOR": ""}, True),
+        (Screen, {"TERM": "dumb"}, False),
+        (io.StringIO, {}, False),
+    ],
+    ids=["screen", "NO_COLOR", "empty NO_COLOR", "dumb terminal", "file"],
+)
+def test_states_of_a_table_are_coloured_on_a_terminal_only(
+    stream: type[io.StringIO], environment: dict[str, str], is_coloured: bool
+) -> None:
+    out = stream()
+    has_colours = load({}, environment=environment).has_colours
+    terminal = Terminal(out=out, err=io.StringIO(), has_colours=has_colours)
+    terminal.answer("demo   Ready   READY", is_table=True)
+    terminal.answer("demo   Ready   no table")
+    ready = "\x1b[32mReady\x1b[0m" if is_coloured else "Ready"
+    assert out.getvalue() == f"demo   {ready}   READY\ndemo   Ready   no table\n"
+
+
+def test_a_servers_colours_are_escaped_beside_our_own() -> None:
+    out = Screen()
+    terminal = Terminal(out=out, err=io.StringIO(), has_colours=True)
+    terminal.answer("\x1b[31mred   Failed", is_table=True)
+    assert out.getvalue() == "\\u001b[31mred   \x1b[31mFailed\x1b[0m\n"
