@@ -139,6 +139,12 @@ RULES: Final[tuple[Rule[Any], ...]] = (
         judge=pools.sums_up,
     ),
     Rule(
+        name="stock-follows-pool",
+        description="unclaimed stock takes over the image and the template of its pool",
+        subjects=_pools,
+        judge=pools.stock_follows,
+    ),
+    Rule(
         name="ordinal-recorded",
         description="consumed stock is recorded by its pool, and its ordinal is used once",
         subjects=_units,

@@ -8,6 +8,7 @@ import attrs
 
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kinds.tombstones import tombstone_of
@@ -32,15 +33,28 @@ class Tally:
     claimed: int = 0
     # The free and claimed units whose ordinal is at most the pool's `seeded`.
     recorded: int = 0
+    # Free units with another image or template than the pool's, and those of them that failed.
+    stale: int = 0
+    stale_failed: int = 0
+    # Free units with the pool's image and template that are not ready.
+    starting: int = 0
 
-    def add(self, stock: GPUUnit, *, seeded: int) -> None:
+    def add(self, stock: GPUUnit, pool: StockPool) -> None:
         self.there += 1
         is_claimed = provenance.is_claimed(stock)
         if not is_claimed and provenance.is_terminating(stock):
             return
         self.claimed += is_claimed
         self.free += not is_claimed
-        self.recorded += provenance.ordinal_of(stock) <= seeded
+        self.recorded += provenance.ordinal_of(stock) <= pool.status.seeded
+        if is_claimed:
+            return
+        phase = provenance.present_phase(stock)
+        if provenance.is_stale(stock, pool):
+            self.stale += 1
+            self.stale_failed += phase is UnitPhase.FAILED
+        else:
+            self.starting += phase is not UnitPhase.READY
 
 
 @attrs.define(kw_only=True, slots=True)
@@ -167,7 +181,7 @@ class SnapshotIndex:
             self.free_specs.add(stock.spec.specName)
         pool = self.pool_by_uid.get(metadata.annotations.get(labels.POOL_UID, ""))
         if pool is not None:
-            self.tallies[pool.metadata.uid].add(stock, seeded=pool.status.seeded)
+            self.tallies[pool.metadata.uid].add(stock, pool)
 
     def _add_unit(self, unit: GPUUnit) -> None:
         self.unit_by_key[unit.metadata.key] = unit

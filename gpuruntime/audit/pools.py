@@ -17,6 +17,10 @@ from gpuruntime.models.kubernetes.metadata import Key
 STALE_SECONDS: Final = 180.0
 # Removing the stock of a deleted pool may need a change of leader.
 DISSOLVE_SECONDS: Final = 180.0
+# A pool with one of these reasons changes no stock.
+_REFUSED: Final = frozenset(
+    {PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT, PoolReason.STOCK_SYNC_FAILED}
+)
 _RECOUNT = "see in the manager's log why it does not report the pool; its next report counts again"
 
 
@@ -50,7 +54,7 @@ def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
     if told != counted and pool.status.conditions and not provenance.is_terminating(pool):
         yield Finding(
             objects=(reference_to(pool),),
-            message=f"{reference_to(pool)} reports (free, claimed, consumed) {told}, "
+            message=f"{reference_to(pool)} reports (free, claimed, consumed, stale) {told}, "
             f"and its stock is {counted}",
             remedy=_RECOUNT,
             allowed_seconds=STALE_SECONDS,
@@ -104,6 +108,31 @@ def has_pool(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
+def stock_follows(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
+    """Unclaimed stock takes over the image and the template of its pool.
+
+    Ready stock may wait while another unit starts with them. Failed stock waits for nothing. The
+    stock of a pool that is refused, or whose writes are, keeps what it runs.
+    """
+    tally = index.tallies[pool.metadata.uid]
+    may_wait = tally.starting > 0 and not tally.stale_failed
+    if not tally.stale or may_wait or provenance.is_terminating(pool) or _is_refused(pool):
+        return
+    yield Finding(
+        objects=(reference_to(pool),),
+        message=f"{reference_to(pool)} has another image or template than {tally.stale} of its "
+        "unclaimed units, and none of them changes",
+        remedy="see that a manager leads, which changes them in place",
+        allowed_seconds=STALE_SECONDS,
+        version=f"{pool.metadata.generation} {tally.stale}",
+    )
+
+
+def _is_refused(pool: StockPool) -> bool:
+    ready = condition_of(pool.status.conditions, ConditionType.READY)
+    return ready is not None and ready.reason in _REFUSED
+
+
 def _report_faults(pool: StockPool) -> Iterator[str]:
     status = pool.status
     counts = (status.available, status.claimed, status.progressing, status.failed)
@@ -138,14 +167,14 @@ def _premature_end(pool: StockPool) -> str:
     return f"reports {ready.reason}, and {made}" if is_complete else ""
 
 
-def _told(pool: StockPool) -> tuple[int, int, int]:
+def _told(pool: StockPool) -> tuple[int, int, int, int]:
     status = pool.status
     free = status.available + status.progressing + status.failed
-    return free, status.claimed, status.consumed
+    return free, status.claimed, status.consumed, status.stale
 
 
-def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int]:
-    return tally.free, tally.claimed, pool.status.seeded - tally.recorded
+def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int, int]:
+    return tally.free, tally.claimed, pool.status.seeded - tally.recorded, tally.stale
 
 
 def _pool_of_source(unit: GPUUnit, index: SnapshotIndex) -> StockPool | None:

@@ -51,6 +51,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "PHASE": "phase",
         "WANTED": "replicas",
         "AVAILABLE": "available",
+        "STALE": "stale",
         "CLAIMED": "claimed",
         "CONSUMED": "consumed",
         "AGE": "createdAt",

@@ -42,6 +42,12 @@ function poolColumns() {
     },
     { label: "Stock", cell: sharesBar },
     {
+      label: "Stale",
+      class: "number",
+      cell: (pool) =>
+        element("span", { title: "With an earlier image or template" }, String(pool.stale)),
+    },
+    {
       label: "Consumed",
       class: "number",
       cell: (pool) => String(pool.consumed),

@@ -102,14 +102,18 @@ def staffed(unit: GPUUnit | None) -> object:
 
 
 def counted(stock: GPUUnit | None) -> object:
-    """Return the state in which a pool counts the stock, and the failure that it quotes."""
+    """Return the state in which a pool counts the stock, and what it quotes of the status."""
     if stock is None:
         return None
-    is_failed = stock.status.phase == UnitPhase.FAILED
-    ready = condition_of(stock.status.conditions, ConditionType.READY) if is_failed else None
-    is_terminating = provenance.is_terminating(stock)
-    failure = ready.message if ready else ""
-    return (stock.status.phase, failure, provenance.is_claimed(stock), is_terminating)
+    phase = provenance.present_phase(stock)
+    ready = condition_of(stock.status.conditions, ConditionType.READY)
+    return (
+        phase,
+        ready.message if ready and phase is UnitPhase.FAILED else "",
+        provenance.is_claimed(stock),
+        provenance.is_terminating(stock),
+        stock.metadata.generation,
+    )
 
 
 def shape(child: Deployment | Service | NetworkPolicy | None) -> object:

@@ -222,6 +222,7 @@ class Reconcilers:
             actor=PoolActor(
                 client=context.client,
                 pools=caches.pools,
+                stock=caches.stock,
                 seeder=seeder,
                 tombstones=self._tombstones,
             ),

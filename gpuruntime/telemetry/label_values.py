@@ -9,6 +9,7 @@ RULES: Final = (
     "pool-sum",
     "ordinal-recorded",
     "stock-pool",
+    "stock-follows-pool",
     "claim-whole",
     "claim-settled",
     "claim-held",

@@ -63,6 +63,7 @@ class PoolRow:
     claimed: int
     progressing: int
     failed: int
+    stale: int
     consumed: int
     createdAt: datetime | None
 
@@ -127,6 +128,7 @@ def pool_row(pool: StockPool) -> PoolRow:
         claimed=view.claimed,
         progressing=view.progressing,
         failed=view.failed,
+        stale=view.stale,
         consumed=view.consumed,
         createdAt=view.createdAt,
     )

@@ -61,6 +61,7 @@ KINDS: Final = (
             Column("Available", ".status.available", "integer"),
             Column("Claimed", ".status.claimed", "integer"),
             Column("Phase", ".status.phase"),
+            Column("Stale", ".status.stale", "integer", is_wide=True),
             Column("Consumed", ".status.consumed", "integer", is_wide=True),
             _AGE,
         ),

@@ -64,6 +64,9 @@ class StockPoolStatus:
     claimed: int = 0
     progressing: int = 0
     failed: int = 0
+    stale: Annotated[
+        int, Schema(description="Unclaimed units with an earlier image or template of the pool.")
+    ] = 0
     seeded: Annotated[int, Schema(description="The highest ordinal ever created.")] = 0
     consumed: Annotated[int, Schema(description="Seeded units that no longer exist.")] = 0
     observedGeneration: int = 0

@@ -92,8 +92,26 @@ def is_terminating(value: KubernetesObject) -> bool:
     return value.metadata.deletionTimestamp is not None
 
 
+def present_phase(unit: GPUUnit) -> UnitPhase:
+    """Return the phase, or Progressing while the status is of an earlier spec.
+
+    A condition without a generation is of the present spec, as for `kubectl wait`.
+    """
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    if ready is not None and ready.observedGeneration not in (0, unit.metadata.generation):
+        return UnitPhase.PROGRESSING
+    return phase_of(unit.status.conditions)
+
+
 def is_ready(unit: GPUUnit) -> bool:
-    return phase_of(unit.status.conditions) is UnitPhase.READY
+    """Return whether the unit runs its present spec and is ready."""
+    return present_phase(unit) is UnitPhase.READY
+
+
+def is_stale(stock: GPUUnit, pool: StockPool) -> bool:
+    """Return whether the stock runs another image or template than its pool asks for."""
+    running, asked = stock.spec, pool.spec
+    return running.image != asked.image or running.template != asked.template
 
 
 def is_free(stock: GPUUnit) -> bool:

@@ -62,7 +62,7 @@ class PoolReason(StrEnum):
 
     # Every unit that the pool keeps or still has is ready. Only this reason has the status True.
     STOCK_READY = "StockReady"
-    # Units are being created, or are not ready yet.
+    # Units are being created, are not ready yet, or still follow a change of the pool.
     STOCK_PROGRESSING = "StockProgressing"
     # No unit exists and none will be created: all were consumed, or none was requested.
     STOCK_CONSUMED = "StockConsumed"

@@ -37,6 +37,7 @@ class PoolView:
     claimed: int
     progressing: int
     failed: int
+    stale: int
     seeded: int
     consumed: int
     generation: int

@@ -28,7 +28,7 @@ def stock_state_of(stock: GPUUnit) -> str:
         return StockState.CLAIMED
     if provenance.is_free(stock):
         return StockState.AVAILABLE
-    is_failed = phase_of(stock.status.conditions) is UnitPhase.FAILED
+    is_failed = provenance.present_phase(stock) is UnitPhase.FAILED
     return StockState.FAILED if is_failed else StockState.PROGRESSING
 
 

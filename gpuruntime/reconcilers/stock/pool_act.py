@@ -6,17 +6,21 @@ import attrs
 import structlog
 
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import ConflictError
+from gpuruntime.kube.errors import ConflictError, NotFoundError
+from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
-from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.reconcilers.children.keeper import REFUSALS
 from gpuruntime.reconcilers.stock.act import delete_stock
 from gpuruntime.reconcilers.stock.pool_pass_plan import (
     FINALIZER,
     Adopt,
+    ChangeUnits,
     CreateUnits,
     Intent,
     LetGo,
@@ -36,11 +40,12 @@ log = structlog.get_logger()
 class PoolActor:
     client: Client
     pools: Cache[StockPool]
+    stock: Cache[GPUUnit]
     seeder: Seeder
     tombstones: Tombstones
 
     async def act(self, pool: StockPool, intents: tuple[Intent, ...]) -> str:
-        """Carry out the intents in their order; return why creates were refused, or nothing."""
+        """Carry out the intents in their order; return why stock was refused, or nothing."""
         refused = ""
         for intent in intents:
             match intent:
@@ -48,6 +53,8 @@ class PoolActor:
                     await self._adopt(pool)
                 case CreateUnits(ordinals):
                     refused = await self.seeder.make(pool, ordinals)
+                case ChangeUnits(units):
+                    refused = await self._change(pool, units) or refused
                 case RemoveUnits(units):
                     await self._remove(units)
                 case MarkUsedUp(since):
@@ -85,6 +92,34 @@ class PoolActor:
             metadata["annotations"] = {ORIGIN: pool.metadata.uid}
         await self.patch(pool, {"metadata": metadata})
 
+    async def _change(self, pool: StockPool, units: tuple[GPUUnit, ...]) -> str:
+        """Give the units the pool's image and template; return why one was refused, or nothing.
+
+        A unit that has changed meanwhile may have been claimed. It is left alone; raise
+        ConflictError at the end, so that the retry counts it again.
+        """
+        refused, lost = "", None
+        for unit in units:
+            try:
+                changed = await self.client.patch(
+                    GPU_UNITS,
+                    unit.metadata.key,
+                    following(pool),
+                    resource_version=unit.metadata.resourceVersion,
+                )
+            except ConflictError as error:
+                lost = error
+            except NotFoundError:
+                continue
+            except REFUSALS as error:
+                refused = str(error)
+            else:
+                self.stock.write_through(changed)
+        if lost is not None:
+            raise lost
+        log.info("stock follows its pool", count=len(units))
+        return refused
+
     async def _remove(self, units: tuple[GPUUnit, ...]) -> None:
         """Delete the units; raise ConflictError at the end if one has changed meanwhile.
 
@@ -98,3 +133,13 @@ class PoolActor:
                 stale = error
         if stale is not None:
             raise stale
+
+
+def following(pool: StockPool) -> JsonObject:
+    """Return a merge patch that gives a unit the pool's image and template.
+
+    A member that the pool does not have is removed; a merge patch would keep it otherwise.
+    """
+    absent = dict.fromkeys(each.name for each in attrs.fields(Template))
+    template = {**absent, **codec.to_json(pool.spec.template)}
+    return {"spec": {"image": pool.spec.image or None, "template": template}}

@@ -24,6 +24,7 @@ from gpuruntime.reconcilers.stock.pool_status import (
     pool_verdict,
     used_up_at,
 )
+from gpuruntime.reconcilers.stock.rollout_plan import next_to_follow
 from gpuruntime.strict import validation
 
 FINALIZER: Final = f"{labels.GROUP}/stock"
@@ -62,6 +63,13 @@ class CreateUnits:
 
 
 @attrs.frozen(slots=True)
+class ChangeUnits:
+    """Give the units the pool's image and template, guarded by the versions observed."""
+
+    units: tuple[GPUUnit, ...]
+
+
+@attrs.frozen(slots=True)
 class RemoveUnits:
     units: tuple[GPUUnit, ...]
 
@@ -83,7 +91,7 @@ class LetGo:
     """Write the tombstone, then remove the finalizer: no unclaimed stock is left."""
 
 
-Intent: TypeAlias = Adopt | CreateUnits | RemoveUnits | MarkUsedUp | Retire | LetGo
+Intent: TypeAlias = Adopt | CreateUnits | ChangeUnits | RemoveUnits | MarkUsedUp | Retire | LetGo
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -98,15 +106,15 @@ class Plan:
 
 
 def decide(observed: Observed, options: PoolOptions, *, now: datetime) -> Plan:
-    pool, stock = observed.pool, observed.stock
+    pool = observed.pool
     if provenance.is_terminating(pool):
         return _dissolve(observed)
     if refusal := _refusal(observed, options.defaults):
         return Plan(reports=True, refusal=refusal, again_seconds=REFUSED_SECONDS)
     if FINALIZER not in pool.metadata.finalizers:
         return Plan(intents=(Adopt(),), again_seconds=AT_ONCE)
-    if creates := plan(pool, stock).creates:
-        return Plan(intents=(CreateUnits(creates),), reports=True)
+    if supplies := _supplies(observed):
+        return Plan(intents=supplies, reports=True)
     if status_of(observed, now=now) != pool.status and not observed.unreported_seconds:
         return Plan(reports=True)
     return _settle(observed, options, now=now)
@@ -128,12 +136,20 @@ def again_after_report(
 ) -> float | None:
     """Return when to look again at a pool whose status is as it should be now.
 
-    What is left to create, delete or retire follows in the next pass.
+    What is left to create, change, delete or retire follows in the next pass.
     """
-    if plan(observed.pool, observed.stock).creates:
+    if _supplies(observed):
         return REFUSED_SECONDS if is_refused else AT_ONCE
     settled = _settle(observed, options, now=now)
     return AT_ONCE if settled.intents else settled.again_seconds
+
+
+def _supplies(observed: Observed) -> tuple[Intent, ...]:
+    """Return the writes towards the wanted stock; a surplus is deleted before stock changes."""
+    step = plan(observed.pool, observed.stock)
+    changes = () if step.removes else next_to_follow(observed.pool, observed.stock)
+    creates = (CreateUnits(step.creates),) if step.creates else ()
+    return (*creates, ChangeUnits(changes)) if changes else creates
 
 
 def _settle(observed: Observed, options: PoolOptions, *, now: datetime) -> Plan:

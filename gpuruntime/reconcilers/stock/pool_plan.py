@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.models.kinds import labels, provenance
-from gpuruntime.models.kinds.phases import UnitPhase, phase_of
+from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kinds.units import GPUUnit
 
@@ -35,6 +35,8 @@ class Stocktaking:
     progressing: tuple[GPUUnit, ...]
     failed: tuple[GPUUnit, ...]
     claimed: tuple[GPUUnit, ...]
+    # Unclaimed units with another image or template than the pool's.
+    stale: tuple[GPUUnit, ...] = ()
     ordinals: tuple[int, ...]
     highest: int
     gaps: tuple[int, ...] = ()
@@ -60,7 +62,7 @@ def take_stock(
 
     Their ordinals count as used, so that a pool whose status was lost does not seed again.
     """
-    ready, progressing, failed, claimed, ordinals = [], [], [], [], []
+    ready, progressing, failed, claimed, stale, ordinals = [], [], [], [], [], []
     taken = (provenance.source_ordinal(unit) for unit in takers if has_taken_from(pool, unit))
     used = {pool.status.seeded, *taken}
     for unit in living:
@@ -68,14 +70,19 @@ def take_stock(
         used.add(ordinal)
         if provenance.is_claimed(unit):
             claimed.append(unit)
-        elif provenance.is_terminating(unit):
+            ordinals.append(ordinal)
             continue
-        elif (phase := phase_of(unit.status.conditions)) is UnitPhase.READY:
-            ready.append(unit)
-        elif phase is UnitPhase.FAILED:
-            failed.append(unit)
-        else:
-            progressing.append(unit)
+        if provenance.is_terminating(unit):
+            continue
+        match provenance.present_phase(unit):
+            case UnitPhase.READY:
+                ready.append(unit)
+            case UnitPhase.FAILED:
+                failed.append(unit)
+            case _:
+                progressing.append(unit)
+        if provenance.is_stale(unit, pool):
+            stale.append(unit)
         ordinals.append(ordinal)
     highest, seeded = max(used), pool.status.seeded
     gaps = (ordinal for ordinal in range(seeded + 1, highest) if ordinal not in used)
@@ -84,6 +91,7 @@ def take_stock(
         progressing=tuple(progressing),
         failed=tuple(failed),
         claimed=tuple(claimed),
+        stale=tuple(stale),
         ordinals=tuple(ordinals),
         highest=highest,
         gaps=tuple(itertools.islice(gaps, BATCH)),

@@ -9,6 +9,7 @@ from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.phases import pool_phase_of
 from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolStatus
 from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
+from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of, with_condition
 from gpuruntime.models.kubernetes.timestamps import moment_of
 from gpuruntime.reconcilers.stock.pool_plan import Stocktaking
@@ -24,19 +25,30 @@ class PoolVerdict:
 
 def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
     """Return the verdict on a pool whose spec is valid."""
-    if stock.failed:
-        first = min(stock.failed, key=provenance.ordinal_of)
-        condition = condition_of(first.status.conditions, ConditionType.READY)
-        words = condition.message if condition else ""
-        text = f"{len(stock.failed)} units cannot start, {first.metadata.name}: {words}"
-        return PoolVerdict(reason=PoolReason.STOCK_FAILED, message=text)
+    # Failed units of an earlier spec are about to follow the pool's present one.
+    if failed := tuple(each for each in stock.failed if not provenance.is_stale(each, pool)):
+        text = f"{len(failed)} units cannot start, {_words_of(failed)}"
+        return PoolVerdict(reason=PoolReason.STOCK_FAILED, message=_with_stale(text, stock))
     if is_used_up(pool, stock):
         return PoolVerdict(reason=PoolReason.STOCK_CONSUMED, message="no stock is left")
     if _is_complete(pool, stock):
         return PoolVerdict(
             reason=PoolReason.STOCK_READY, message=f"{len(stock.ready)} units are ready"
         )
-    return PoolVerdict(reason=PoolReason.STOCK_PROGRESSING, message="stock is being made")
+    text = _with_stale("stock is being made", stock)
+    return PoolVerdict(reason=PoolReason.STOCK_PROGRESSING, message=text)
+
+
+def _words_of(units: tuple[GPUUnit, ...]) -> str:
+    """Return the name and the message of the oldest unit, which seldom changes."""
+    first = min(units, key=provenance.ordinal_of)
+    condition = condition_of(first.status.conditions, ConditionType.READY)
+    return f"{first.metadata.name}: {condition.message if condition else ''}"
+
+
+def _with_stale(text: str, stock: Stocktaking) -> str:
+    count = len(stock.stale)
+    return f"{text}; {count} units have an earlier image or template" if count else text
 
 
 def is_used_up(pool: StockPool, stock: Stocktaking) -> bool:
@@ -70,6 +82,7 @@ def pool_status(
         claimed=len(stock.claimed),
         progressing=len(stock.progressing),
         failed=len(stock.failed),
+        stale=len(stock.stale),
         seeded=recorded,
         consumed=recorded - sum(ordinal <= recorded for ordinal in stock.ordinals),
         observedGeneration=pool.metadata.generation,
@@ -78,7 +91,7 @@ def pool_status(
 
 
 def _is_complete(pool: StockPool, stock: Stocktaking) -> bool:
-    if stock.progressing:
+    if stock.progressing or stock.stale:
         return False
     if pool.spec.refill == Refill.NEVER:
         return stock.highest >= pool.spec.replicas

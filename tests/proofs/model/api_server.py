@@ -58,6 +58,8 @@ def _is_guarded(verb: Verb, scope: Scope) -> bool:
             return scope.keeps(Clause.GUARDED_FREE)
         case Verb.CONSUME | Verb.SHRINK:
             return scope.keeps(Clause.GUARDED_DELETE)
+        case Verb.CHANGE:
+            return scope.keeps(Clause.GUARDED_CHANGE)
         case _:
             return True
 
@@ -85,6 +87,8 @@ def _written(state: State, request: Request, scope: Scope) -> State:
             )
         case Verb.CONSUME | Verb.SHRINK:
             return _with_faults(state, request).put_stock(request.target, None)
+        case Verb.CHANGE | Verb.REPORT:
+            return _rolled(state, request)
         case Verb.MAKE:
             return _made(state, request, scope)
         case Verb.RECORD:
@@ -98,10 +102,22 @@ def _marked(state: State, request: Request, scope: Scope) -> State:
     stamps = frozenset({request.sender})
     if request.verb is Verb.RESTAMP and stock.mark:
         stamps |= stock.mark.stamps
+    elif not stock.is_current:
+        state = state.fault("stock is claimed before it runs its present spec")
     elif scope.is_seeding:
         state = state._replace(history=state.history._replace(claims=state.history.claims + 1))
     mark = Mark(order.operation, order.body, order.name, stamps)
     return state.put_stock(request.target, stock._replace(version=stock.version + 1, mark=mark))
+
+
+def _rolled(state: State, request: Request) -> State:
+    """Give the stock unit the spec of its pool, or report that it runs it."""
+    stock = _stock(state, request)
+    if request.verb is Verb.CHANGE and stock.mark is not None:
+        state = state.fault("claimed stock changes what it runs")
+    is_current = request.verb is Verb.REPORT
+    rolled = stock._replace(version=stock.version + 1, is_stale=False, is_current=is_current)
+    return state.put_stock(request.target, rolled)
 
 
 def _made(state: State, request: Request, scope: Scope) -> State:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from tests.proofs.model.api_server import describe
 from tests.proofs.model.caches import Seen, oldest, views
 from tests.proofs.model.clauses import Clause
+from tests.proofs.model.decisions import is_claimable
 from tests.proofs.model.state import (
     NAMES,
     Attempt,
@@ -157,7 +158,7 @@ class Caller:
         candidates = [
             (ordinal, stock)
             for ordinal, stock in enumerate(seen.stock_by_ordinal)
-            if stock and not stock.mark and stock.uid not in passed | named
+            if stock and is_claimable(stock, self._scope) and stock.uid not in passed | named
             if ordinal not in self._reserved(state)
         ]
         first = self._number if not self._scope.keeps(Clause.SAME_START) else 0
@@ -200,7 +201,7 @@ class Caller:
         free = [
             (ordinal, stock)
             for ordinal, stock in enumerate(state.stock_by_ordinal)
-            if stock and not stock.mark and stock.uid not in named
+            if stock and is_claimable(stock, self._scope) and stock.uid not in named
         ]
         for ordinal, stock in free:
             yield self._send(state, Step.CLAIM, ordinal, stock, "lists")
@@ -215,7 +216,8 @@ class Caller:
         if is_there and self._scope.keeps(Clause.OWN_IN_LIST):
             return self._done(state, "replayed", "has no stock, and finds its unit", unit)
         if any(
-            stock and not stock.mark and stock.uid not in named for stock in state.stock_by_ordinal
+            stock and is_claimable(stock, self._scope) and stock.uid not in named
+            for stock in state.stock_by_ordinal
         ):
             state = state.fault("an attempt is refused for lack of stock while stock is free")
         marks = [stock.mark for stock in state.stock_by_ordinal if stock and stock.mark]
@@ -248,10 +250,10 @@ class Caller:
         stock = state.stock_by_ordinal[request.target]
         looks = self._scope.keeps(Clause.LOOK_AFTER_CONFLICT)
         if looks and stock and stock.uid == request.uid:
-            if stock.mark is None:
+            if is_claimable(stock, self._scope):
                 yield self._send(state, Step.CLAIM, request.target, stock, "sees it still free")
                 return
-            if stock.mark.operation == self._order.operation:
+            if stock.mark and stock.mark.operation == self._order.operation:
                 yield (
                     self._reuse(state, request.target, stock)
                     if stock.mark.body == self._order.body

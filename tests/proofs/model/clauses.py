@@ -15,6 +15,7 @@ class Clause(StrEnum):
     OWN_IN_LIST = "before it ends for lack of stock, an attempt looks for its own claim and unit"
     RESTAMP = "an attempt that re-uses a claim writes its own mark on it first"
     OWNED_RELEASE = "only the attempt that made a claim releases it"
+    OWN_GENERATION = "stock is claimed only if it is ready with its present spec"
     GUARDED_RELEASE = "a claim is released at the version that its own write left"
     UNKNOWN_KEPT = "after a create of unknown outcome the claim stays until the grace ends"
     CREATE_BOUND = "no create is sent that could land after the grace"
@@ -36,6 +37,7 @@ class Clause(StrEnum):
     LIVE_LOOK = "a claim is freed only after a live read of its unit"
     GUARDED_FREE = "a claim is freed at the version at which it was seen"
     GUARDED_DELETE = "stock is deleted by uid and version"
+    GUARDED_CHANGE = "stock takes its pool's spec at the version at which it was seen unclaimed"
     OWN_SETTLED = "a leader gives its lease back only when no write of its own can land"
     EARLIER_SETTLED = (
         "a leader gives its lease back only when no write of an earlier leader can land"

@@ -52,6 +52,15 @@ def gate(given: Situation, scope: Scope) -> Gate:
     return Gate.CLAIM_AGAIN
 
 
+def is_claimable(stock: Stock, scope: Scope) -> bool:
+    return stock.mark is None and (stock.is_current or not scope.keeps(Clause.OWN_GENERATION))
+
+
+def follows(stock: Stock) -> bool:
+    """Return whether a single stock unit takes the spec of its pool."""
+    return stock.mark is None and stock.is_stale
+
+
 def is_held_for(stock: Stock | None, name: int, unit: Unit) -> bool:
     if stock is None or stock.mark is None:
         return False

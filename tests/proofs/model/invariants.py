@@ -19,7 +19,9 @@ def breaches(state: State, scope: Scope) -> tuple[str, ...]:
 
 def unfinished(state: State, scope: Scope) -> tuple[str, ...]:
     """Return the claims and units that have not reached their end in a state without moves."""
-    return (*_idle_claims(state), *_idle_units(state)) if scope.leaders else ()
+    if not scope.leaders:
+        return ()
+    return (*_idle_claims(state), *_idle_units(state), *_idle_stock(state))
 
 
 def _unit_breaches(state: State, scope: Scope) -> Iterator[str]:
@@ -65,6 +67,12 @@ def _idle_units(state: State) -> Iterator[str]:
     for name, unit in enumerate(state.units_by_name):
         if unit and not unit.has_started and not unit.has_lost and _holds(state, name, unit):
             yield "a unit that holds its stock never starts"
+
+
+def _idle_stock(state: State) -> Iterator[str]:
+    for stock in state.stock_by_ordinal:
+        if stock and not stock.mark and (stock.is_stale or not stock.is_current):
+            yield "free stock never runs the spec of its pool"
 
 
 def _holds(state: State, name: int, unit: Unit) -> bool:

@@ -13,6 +13,7 @@ from tests.proofs.model.decisions import (
     Gate,
     Resolution,
     Situation,
+    follows,
     gate,
     is_doubtful,
     plan,
@@ -121,7 +122,7 @@ def _subject(state: State, request: Request, scope: Scope) -> tuple[str, int | s
             if unit and scope.keeps(Clause.ONE_TURN):
                 return ("operation", unit.operation)
             return ("unit", request.target)
-        case Verb.CONSUME | Verb.FREE:
+        case Verb.CONSUME | Verb.FREE | Verb.REPORT:
             return ("stock", request.target)
         case _:
             return ("pool", 0)
@@ -132,6 +133,8 @@ def _intents(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
         if unit and not unit.has_started:
             yield from _unit_writes(state, seen, scope, name, unit)
     yield from _claim_writes(state, seen, scope)
+    if scope.is_rolling:
+        yield from _rollout_writes(state, seen)
     if scope.is_seeding:
         yield from _pool_writes(state, seen, scope)
 
@@ -238,6 +241,15 @@ def _is_over(state: State, mark: Mark, scope: Scope) -> bool:
 
 def _has_create(state: State, number: int) -> bool:
     return any(each.verb is Verb.CREATE and each.sender == number for each in state.requests)
+
+
+def _rollout_writes(state: State, seen: Seen) -> Iterator[Request]:
+    sender = FROM_LEADER + state.leader
+    for ordinal, stock in enumerate(seen.stock_by_ordinal):
+        if stock and follows(stock):
+            yield Request(Verb.CHANGE, sender, ordinal, stock.uid, stock.version)
+        elif stock and not stock.is_current:
+            yield Request(Verb.REPORT, sender, ordinal, stock.uid, stock.version)
 
 
 def _pool_writes(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:

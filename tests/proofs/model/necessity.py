@@ -18,6 +18,8 @@ TWO_OF_OPERATION: Final = "two started units have one operation"
 LOSER_STARTS: Final = "a unit starts after it has lost to another one"
 CONSUMED_EARLY: Final = "stock is consumed before a unit has started on it"
 SHRUNK: Final = "claimed stock is deleted as surplus"
+CHANGED: Final = "claimed stock changes what it runs"
+CLAIMED_EARLY: Final = "stock is claimed before it runs its present spec"
 MADE_TWICE: Final = "an ordinal is created twice"
 
 
@@ -34,6 +36,7 @@ NEEDS: Final = {
     Clause.OWN_IN_LIST: Need("retry, one stock unit", TOLD_NONE_OWN),
     Clause.RESTAMP: Need("retry, one stock unit", FREED),
     Clause.OWNED_RELEASE: Need("deletion", FREED),
+    Clause.OWN_GENERATION: Need("rolling", CLAIMED_EARLY),
     Clause.GUARDED_RELEASE: Need("one replica", FREED),
     Clause.UNKNOWN_KEPT: Need("touched", FREED),
     Clause.CREATE_BOUND: Need("touched", FREED),
@@ -55,6 +58,7 @@ NEEDS: Final = {
     Clause.LIVE_LOOK: Need("retry, one stock unit", FREED),
     Clause.GUARDED_FREE: Need("retry, one stock unit", FREED),
     Clause.GUARDED_DELETE: Need("shrinking", SHRUNK),
+    Clause.GUARDED_CHANGE: Need("rolling", CHANGED),
     Clause.OWN_SETTLED: Need("hand-over", MADE_TWICE),
     Clause.EARLIER_SETTLED: Need("hand-over", MADE_TWICE),
     Clause.RELIST: Need("never, deletion", MADE_TWICE),

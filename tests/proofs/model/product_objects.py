@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import attrs
+
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolSpec, StockPoolStatus
 from gpuruntime.models.kinds.reasons import UnitReason
@@ -14,7 +16,7 @@ from gpuruntime.operations.claim.plan import ClaimRequest
 from tests.proofs.model.state import NAMES, Mark, Order, Scope, Stock, Unit
 
 BEGUN: Final = datetime(2025, 1, 1, tzinfo=UTC)
-READY: Final = Condition(type="Ready", status="True")
+READY: Final = Condition(type="Ready", status="True", observedGeneration=1)
 SPEC: Final = GPUUnitSpec(specName="g1")
 
 
@@ -54,11 +56,12 @@ def stock_of(stock: Stock, ordinal: int) -> GPUUnit:
             name=f"p-{ordinal}",
             namespace="stock",
             uid=str(stock.uid),
+            generation=1 if stock.is_current else 2,
             resourceVersion=str(stock.version),
             labels={labels.POOL: "p"},
             annotations={labels.POOL_UID: "pool", **marks},
         ),
-        spec=SPEC,
+        spec=attrs.evolve(SPEC, image="old") if stock.is_stale else SPEC,
         status=GPUUnitStatus(conditions=(READY,)),
     )
 

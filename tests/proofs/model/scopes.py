@@ -133,6 +133,9 @@ SCOPES: Final = (
         deleted=(0,),
     ),
     Scope("hand", (FIRST, OTHER), has_manual_release=True),
+    Scope("rolling", (FIRST,), is_rolling=True, leaders=2),
+    Scope("rolling, retry", (FIRST, RETRY), is_rolling=True),
+    Scope("rolling, another", (FIRST, OTHER), is_rolling=True),
 )
 
 BY_TITLE: Final = {scope.title: scope for scope in SCOPES}

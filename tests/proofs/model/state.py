@@ -50,6 +50,7 @@ class Scope(NamedTuple):
     has_refusals: bool = False
     has_ties: bool = False
     has_manual_release: bool = False
+    is_rolling: bool = False
     is_ordered: bool = False
     clauses: frozenset[Clause] = ALL
 
@@ -70,9 +71,16 @@ class Mark(NamedTuple):
 
 
 class Stock(NamedTuple):
+    """A stock unit. A stale one lacks the present spec of its pool.
+
+    It `is_current` if its status reports its present spec, and then it is ready.
+    """
+
     uid: int
     version: int
     mark: Mark | None
+    is_stale: bool = False
+    is_current: bool = True
 
 
 class Unit(NamedTuple):
@@ -107,6 +115,8 @@ class Verb(StrEnum):
     SHRINK = "shrink"
     MAKE = "make"
     RECORD = "record"
+    CHANGE = "change"
+    REPORT = "report"
 
 
 class Request(NamedTuple):
@@ -231,7 +241,9 @@ def replaced(values: tuple[ValueT, ...], index: int, value: ValueT) -> tuple[Val
 
 def initial_state(scope: Scope) -> State:
     stock_by_ordinal = tuple(
-        Stock(uid=ordinal * 10 + 11, version=1, mark=None) if ordinal < scope.stock else None
+        Stock(uid=ordinal * 10 + 11, version=1, mark=None, is_stale=scope.is_rolling)
+        if ordinal < scope.stock
+        else None
         for ordinal in range(scope.ordinals)
     )
     names = max((order.name for order in scope.orders), default=0) + 1

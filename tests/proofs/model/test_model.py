@@ -19,6 +19,7 @@ SMALL = (
     "refill",
     "lost answers",
     "hand",
+    "rolling",
 )
 
 

@@ -5,6 +5,7 @@ from typing import Final, get_args
 
 import pytest
 
+from gpuruntime.models.kinds import provenance
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.claim.plan import (
     Answer,
@@ -21,12 +22,21 @@ from gpuruntime.operations.errors import (
     OperationsError,
     UnknownOutcomeError,
 )
-from gpuruntime.reconcilers.stock import claim_resolution_plan, pool_plan
+from gpuruntime.reconcilers.stock import claim_resolution_plan, pool_plan, rollout_plan
 from gpuruntime.reconcilers.unit import start_plan
 from gpuruntime.reconcilers.unit.start_plan import Candidate, Term
 from tests.proofs.model import leaders
 from tests.proofs.model.callers import Caller
-from tests.proofs.model.decisions import Gate, Resolution, Situation, gate, plan, resolve
+from tests.proofs.model.decisions import (
+    Gate,
+    Resolution,
+    Situation,
+    follows,
+    gate,
+    is_claimable,
+    plan,
+    resolve,
+)
 from tests.proofs.model.product_objects import (
     claim_request_of,
     key_of,
@@ -149,6 +159,24 @@ def test_a_pool_creates_deletes_and_records_the_same_ordinals(*, is_refilled: bo
             assert pool_plan.recordable(pool, stock) == ours.recordable
 
 
+STOCK_STATES: Final = [
+    a_stock(operation=operation)._replace(is_stale=is_stale, is_current=is_current)
+    for operation, is_stale, is_current in product(("", "op1"), BOOLS, BOOLS)
+]
+
+
+@pytest.mark.parametrize("stock", STOCK_STATES, ids=str)
+def test_the_same_stock_is_claimable(stock: Stock) -> None:
+    assert provenance.is_free(stock_of(stock, 1)) == is_claimable(stock, SCOPE)
+
+
+@pytest.mark.parametrize("stock", STOCK_STATES, ids=str)
+def test_the_same_stock_follows_its_pool(stock: Stock) -> None:
+    pool = pool_of(Scope("pool", (), replicas=1), 1)
+    taken = pool_plan.take_stock(pool, [stock_of(stock, 1)], ())
+    assert bool(rollout_plan.next_to_follow(pool, taken)) == follows(stock)
+
+
 def an_attempt(step: Step, verb: Verb, *, unit: Unit | None) -> State:
     request = Request(verb, 0, 0, STOCK_UID, 1)
     attempt = Attempt(
@@ -224,8 +252,14 @@ def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> 
 
 @pytest.mark.parametrize(
     "stock",
-    [None, a_stock(), a_stock(uid=12), *(a_stock(operation=each) for each in ("op1", "op2"))],
-    ids=["gone", "free", "created again", "claimed by op1", "claimed by op2"],
+    [
+        None,
+        a_stock(),
+        a_stock()._replace(is_current=False),
+        a_stock(uid=12),
+        *(a_stock(operation=each) for each in ("op1", "op2")),
+    ],
+    ids=["gone", "free", "changed", "created again", "claimed by op1", "claimed by op2"],
 )
 def test_an_attempt_goes_on_alike_after_a_refused_claim(stock: Stock | None) -> None:
     state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))
@@ -241,7 +275,7 @@ def test_an_attempt_goes_on_alike_after_a_refused_claim(stock: Stock | None) -> 
         case Reusable():
             assert steps == {Step.RESTAMP}
         case _:
-            free = stock is not None and stock.mark is None
+            free = stock is not None and is_claimable(stock, SCOPE)
             assert steps == {Step.CLAIM if free else Step.LIST}
 
 

@@ -132,7 +132,7 @@ COUNTERPARTS: Final = (
         POOL_ACT,
         "PoolActor.act",
         (
-            *("_adopt", "make", "_remove", "patch"),
+            *("_adopt", "make", "_change", "_remove", "patch"),
             *("ensure_tombstone", "delete", "ensure_tombstone", "patch"),
         ),
         leaders._pool_writes,
@@ -153,6 +153,7 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     (ACTING, Write("UnitActor._delete", "delete", frozenset({"uid"}))): (Verb.REMOVE,),
     (REPORTING, Write("UnitReporter._write", "patch", frozenset({"resource_version"}))): (
         Verb.LOSE,
+        Verb.REPORT,
     ),
     (CHILDREN, Write("ChildKeeper._create", "create", frozenset())): (Verb.START,),
     (HANDOFF, Write("StockActor._free", "patch", frozenset({"resource_version"}))): (Verb.FREE,),
@@ -162,6 +163,9 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     ),
     (SEEDING, Write("Seeder._create_or_get", "create", frozenset())): (Verb.MAKE,),
     (POOL_ACT, Write("PoolActor.patch", "patch", frozenset({"resource_version"}))): (Verb.RECORD,),
+    (POOL_ACT, Write("PoolActor._change", "patch", frozenset({"resource_version"}))): (
+        Verb.CHANGE,
+    ),
     # These writes do not decide which unit has which stock.
     (POOL_ACT, Write("PoolActor.act", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper.remove", "delete", frozenset({"uid"}))): (),

@@ -12,6 +12,7 @@ from gpuruntime.audit.snapshot import KINDS, Snapshot
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.storages import Holder, PrepareStatus
+from gpuruntime.models.kinds.templates import Template
 from gpuruntime.models.kinds.units import StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
@@ -113,6 +114,17 @@ def doubled(held: Any) -> Any:
     return with_status(held, conditions=(*held.status.conditions, *held.status.conditions))
 
 
+STALE_AND_FAILED = both(
+    edit("stock", "p-2", lambda held: with_spec(held, image="old")),
+    told("stock", "p-2", phase="Failed", readyReplicas=0, conditions=ready("PodStartupFailed")),
+)
+STARTING = told(
+    "stock",
+    "p-3",
+    phase="Progressing",
+    readyReplicas=0,
+    conditions=ready("DeploymentProgressing"),
+)
 NEXT_STARTED = told("units", "next", timeline=Timeline(createdAt=LATER))
 GONE_STORAGE = storage_metadata("other", uid="uid-gone").ownerReferences
 LET_GO = told("storages", STORAGE, holder=None, mountedBy=())
@@ -214,6 +226,17 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         ),
     ],
     "stock-pool": [minus("pools", "p")],
+    "stock-follows-pool": [
+        both(
+            edit("pools", "p", lambda held: with_spec(held, image="new")),
+            told("pools", "p", stale=2),
+        ),
+        both(
+            edit("stock", "p-2", lambda held: with_spec(held, template=Template(args=("a",)))),
+            told("pools", "p", stale=1),
+        ),
+        both(STALE_AND_FAILED, STARTING, told("pools", "p", stale=1)),
+    ],
     "claim-whole": [
         *(noted("stock", "p-4", **{mark: None}) for mark in ("CLAIM_ATTEMPT", "REQUEST_HASH")),
         noted("stock", "p-4", CLAIMED_AT=""),
@@ -521,6 +544,16 @@ def test_an_owner_with_the_same_name_and_another_uid_is_no_owner() -> None:
 
 
 ALLOWED: dict[str, Corruption] = {
+    "stale stock while another unit starts": both(
+        edit("stock", "p-2", lambda held: with_spec(held, image="old")),
+        STARTING,
+        told("pools", "p", stale=1),
+    ),
+    "stale stock that is claimed": edit("stock", "p-4", lambda held: with_spec(held, image="old")),
+    "stale stock of a pool that is refused": both(
+        STALE_AND_FAILED,
+        told("pools", "p", stale=1, phase="Failed", conditions=ready("InvalidSpec")),
+    ),
     "an ending child without an owner": both(
         owned("deployments"),
         edit("deployments", "unit-demo", lambda held: with_metadata(held, **ENDING)),

@@ -65,12 +65,21 @@ def test_our_own_status_enqueues_nothing() -> None:
     assert asked(answered) == asked(UNIT)
 
 
-def test_a_pool_counts_stock_by_phase_claim_and_deletion() -> None:
-    ready = attrs.evolve(UNIT, status=GPUUnitStatus(phase="Ready"))
+def test_a_pool_counts_stock_by_phase_claim_deletion_and_spec() -> None:
+    ready, failed, mended = (
+        attrs.evolve(UNIT, status=GPUUnitStatus(conditions=(condition,)))
+        for condition in (
+            Condition(type="Ready", status="True", reason="DeploymentReady"),
+            Condition(type="Ready", status="False", reason="PodStartupFailed", message="a"),
+            Condition(type="Ready", status="False", reason="PodStartupFailed", message="b"),
+        )
+    )
+    changed = with_metadata(generation=UNIT.metadata.generation + 1)
     claimed = with_metadata(annotations={"runtime.lokiwager.io/claimed-by": "instance/a"})
     leaving = with_metadata(deletionTimestamp=MOMENT)
-    kinds = [counted(each) for each in (None, UNIT, ready, claimed, leaving)]
-    assert len({repr(each) for each in kinds}) == 5
+    states = [None, UNIT, ready, failed, mended]
+    kinds = [counted(each) for each in (*states, claimed, leaving, changed)]
+    assert len({repr(each) for each in kinds}) == len(states) + 3
     assert counted(with_metadata(labels={"a": "b"})) == counted(UNIT)
 
 

@@ -18,6 +18,7 @@ from gpuruntime.reconcilers.stock.pool_pass_plan import (
     AT_ONCE,
     FINALIZER,
     Adopt,
+    ChangeUnits,
     CreateUnits,
     Intent,
     LetGo,
@@ -80,6 +81,11 @@ def used_up(since: datetime | None = None) -> StockPool:
     return pool(2, refill=Refill.NEVER, seeded=2, annotations=marks)
 
 
+def mended(of: StockPool) -> StockPool:
+    """Return the pool with another image than its stock."""
+    return attrs.evolve(of, spec=attrs.evolve(of.spec, image="new"))
+
+
 ENDING: Final[dict[str, Any]] = {"deletionTimestamp": NOW}
 
 
@@ -114,6 +120,34 @@ ENDING: Final[dict[str, Any]] = {"deletionTimestamp": NOW}
         ),
         pytest.param(
             seen(pool(), 1), (CreateUnits((2,)),), True, None, id="a missing unit: create, report"
+        ),
+        pytest.param(
+            seen(mended(pool()), 1, 2),
+            (ChangeUnits((unit(1),)),),
+            True,
+            None,
+            id="stale units: change the canary, report",
+        ),
+        pytest.param(
+            seen(mended(pool(3)), 1, 2, unsettled_seconds=UNSETTLED),
+            (CreateUnits((3,)), ChangeUnits((unit(1),))),
+            True,
+            None,
+            id="a missing and a stale unit: a refused create holds up no change",
+        ),
+        pytest.param(
+            seen(mended(pool(1, seeded=2)), 1, 2, is_reported=True),
+            (RemoveUnits((unit(2),)),),
+            False,
+            None,
+            id="a surplus of stale units: delete before any changes",
+        ),
+        pytest.param(
+            seen(mended(pool(seeded=2, **ENDING)), 1, 2),
+            (RemoveUnits((unit(1), unit(2))),),
+            False,
+            None,
+            id="deleted with stale units: delete them as they are",
         ),
         pytest.param(seen(pool(), 1, 2), (), True, None, id="complete and not reported: report"),
         pytest.param(
@@ -218,6 +252,7 @@ def test_what_a_pool_needs_next(
     [
         (seen(pool(), 1), False, AT_ONCE),
         (seen(pool(), 1), True, REFUSED_SECONDS),
+        (seen(mended(pool()), 1, 2), True, REFUSED_SECONDS),
         (seen(pool(), 1, 2, is_reported=True), False, None),
         (seen(pool(1, seeded=2), 1, 2, is_reported=True), False, AT_ONCE),
         (seen(pool(), 1, 2, is_reported=True, unsettled_seconds=UNSETTLED), False, UNSETTLED),
@@ -225,6 +260,7 @@ def test_what_a_pool_needs_next(
     ids=[
         "more to create: at once",
         "more to create after a refusal: later",
+        "more to change after a refusal: later",
         "complete: at the next event",
         "a surplus: at once",
         "not recorded yet: when no create can land any more",

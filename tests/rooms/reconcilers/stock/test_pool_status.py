@@ -99,6 +99,19 @@ def test_failed_stock_is_reported_with_the_message_of_the_oldest_unit() -> None:
     assert verdict.message == "2 units cannot start, p-3: words"
 
 
+def test_a_pool_is_not_ready_while_ready_units_are_stale() -> None:
+    stale = attrs.evolve(taken(ready=(1, 2)), stale=(unit(2),))
+    verdict = pool_verdict(pool(), stale)
+    assert verdict.reason is PoolReason.STOCK_PROGRESSING
+    assert verdict.message.endswith("1 units have an earlier image or template")
+
+
+def test_failed_units_that_are_about_to_change_are_no_failure_of_the_pool() -> None:
+    mended = attrs.evolve(pool(), spec=attrs.evolve(pool().spec, image="new"))
+    stale = attrs.evolve(taken(failed=(1, 2)), stale=(unit(1), unit(2)))
+    assert pool_verdict(mended, stale).reason is PoolReason.STOCK_PROGRESSING
+
+
 def test_a_pool_is_used_up_only_if_no_stock_is_left_or_will_be_created() -> None:
     never = pool(refill=Refill.NEVER)
     assert is_used_up(never, taken())

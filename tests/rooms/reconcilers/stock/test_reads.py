@@ -130,6 +130,12 @@ def failed(words: str, version: int = 1) -> GPUUnit:
     return attrs.evolve(stock(version=version), status=status)
 
 
+def changed_by_hand() -> GPUUnit:
+    held = stock(version=2)
+    metadata = attrs.evolve(held.metadata, generation=2)
+    return attrs.evolve(held, metadata=metadata, spec=attrs.evolve(SPEC, image="another"))
+
+
 def claimed(version: int = 1) -> GPUUnit:
     return stock(version=version, **CLAIM)
 
@@ -169,6 +175,7 @@ POOL_CHANGES: Final = {
     "a new unit of it": ((pool(),), stock(is_ready=True)),
     "the readiness of its unit": ((pool(), stock()), stock(version=2, is_ready=True)),
     "another failure of its failed unit": ((pool(), failed("no such image")), failed("no key", 2)),
+    "the spec of its unit": ((pool(), stock()), changed_by_hand()),
     "a claim on its unit": ((pool(), stock()), claimed(2)),
 }
 
