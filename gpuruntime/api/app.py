@@ -44,6 +44,7 @@ from gpuruntime.api.routes.stock import stock_routes
 from gpuruntime.api.routes.storages import storage_routes
 from gpuruntime.api.routes.units import unit_routes
 from gpuruntime.api.views.cluster_summary import ClusterSummary
+from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.api.views.health import Health
 from gpuruntime.api.views.unit_events import UnitEvents
 from gpuruntime.api.views.unit_index import UnitIndex
@@ -57,6 +58,7 @@ from gpuruntime.operations.lookup.caches import Caches, Store
 from gpuruntime.operations.lookup.counts import (
     Counts,
     active_state_of,
+    running_count_of,
     spec_name_of,
     stock_state_of,
 )
@@ -75,7 +77,6 @@ class ApiOptions:
 
     version: str
     namespaces: Namespaces
-    gpu_resource: str
     deadline_seconds: float = 65.0
     files: FileLimits
     limits: Limits
@@ -95,6 +96,7 @@ class AppContext:
     operations: Operations
     caches: Caches
     nodes: Store[Node]
+    gpus: GpuUsage
     quotas: Store[ResourceQuota]
     services: Store[Service]
     client: Client
@@ -131,7 +133,7 @@ def make_app(context: AppContext, options: ApiOptions) -> web.Application:
     )
     app = web.Application(client_max_size=BODY_LIMIT, middlewares=(unknown_paths(layered),))
     app.on_response_prepare.append(add_headers)
-    indexes = indexes_of(context, options)
+    indexes = indexes_of(context)
     described = with_document(
         routes_of(context, options, indexes),
         version=options.version,
@@ -154,14 +156,16 @@ def _methods_of(route: Route) -> tuple[str, ...]:
     return ("GET", "HEAD") if route.method == "GET" else (route.method,)
 
 
-def indexes_of(context: AppContext, options: ApiOptions) -> SortedIndexes:
+def indexes_of(context: AppContext) -> SortedIndexes:
     caches = context.caches
     fleet = ClusterSummary(
         nodes=context.nodes,
         quotas=context.quotas,
         stock=Counts(caches.stock, stock_state_of, group_of=spec_name_of),
-        active=Counts(caches.units, active_state_of, group_of=spec_name_of),
-        gpu_resource=options.gpu_resource,
+        active=Counts(
+            caches.units, active_state_of, group_of=spec_name_of, amount_of=running_count_of
+        ),
+        gpus=context.gpus,
     )
     return SortedIndexes(index=UnitIndex(units=caches.units, stock=caches.stock), fleet=fleet)
 
@@ -182,7 +186,7 @@ def routes_of(
     context: AppContext, options: ApiOptions, indexes: SortedIndexes | None = None
 ) -> tuple[Route, ...]:
     """Return the routes that the OpenAPI document describes."""
-    indexes = indexes or indexes_of(context, options)
+    indexes = indexes or indexes_of(context)
     operations, client, fleet = context.operations, context.client, indexes.fleet
     health = Health(fleet, connection=context.connection, now=context.now, version=options.version)
     return (

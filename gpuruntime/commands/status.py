@@ -3,7 +3,13 @@
 from gpuruntime.commands import tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
-from gpuruntime.models.views.operators import HealthStatus, NodeView, SpecView
+from gpuruntime.models.views.operators import (
+    GpuProductView,
+    HealthStatus,
+    HealthView,
+    NodeView,
+    SpecView,
+)
 
 
 async def status(session: Session) -> int:
@@ -18,6 +24,7 @@ async def status(session: Session) -> int:
             ("Stock:", f"{view.readyStockCount} of {view.stockUnitCount} ready"),
             ("Nodes:", f"{view.readyNodeCount} of {view.nodeCount} ready"),
             ("GPUs:", f"{view.totalGPUAllocatable} of {view.totalGPUCapacity} allocatable"),
+            ("Free GPUs:", _free_gpus(view)),
         )
         session.terminal.answer(tables.aligned(pairs))
     else:
@@ -33,7 +40,20 @@ async def inventory(session: Session) -> None:
     now = session.terminal.now()
     session.terminal.answer(tables.table(NodeView, fleet.nodes, now))
     session.terminal.answer("")
+    session.terminal.answer(tables.table(GpuProductView, fleet.gpuProducts, now))
+    session.terminal.answer("")
     session.terminal.answer(tables.table(SpecView, fleet.specs, now))
+    if fleet.gpuUsageError:
+        session.terminal.report(f"held and free GPUs are unknown: {fleet.gpuUsageError}")
+
+
+def _free_gpus(view: HealthView) -> str:
+    if view.gpuUsageError:
+        return f"unknown: {view.gpuUsageError}"
+    return (
+        f"{view.totalGPUFree} (stock holds {view.totalGPUHeldByStock}, "
+        f"units {view.totalGPUHeldByUnits}, others {view.totalGPUHeldByOthers})"
+    )
 
 
 def _connected(is_connected: bool, error: str) -> str:

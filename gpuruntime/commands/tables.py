@@ -12,7 +12,7 @@ import yaml
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands.progress import moments_of
 from gpuruntime.commands.terminal import line, plain
-from gpuruntime.models.views.operators import Job, NodeView, SpecView
+from gpuruntime.models.views.operators import GpuProductView, Job, NodeView, SpecView
 from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import (
     AcceptedView,
@@ -34,6 +34,13 @@ _UNITS_OF_AGE: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # An age is given in the largest unit that fits into it at least twice.
 _COARSE: Final = 2
 
+# GPUs by what holds them. A number that is not known shows as "?".
+_GPU_USE: Final[Columns] = {
+    "STOCK": lambda view: _known(view.gpuHeldByStock),
+    "UNITS": lambda view: _known(view.gpuHeldByUnits),
+    "OTHERS": lambda view: _known(view.gpuHeldByOthers),
+    "FREE": lambda view: _known(view.gpuFree),
+}
 COLUMNS: Final[Mapping[type, Columns]] = {
     UnitView: {
         "NAME": "name",
@@ -126,8 +133,16 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "READY": lambda view: "yes" if view.ready else "no",
         "PRODUCT": "gpuProduct",
         "GPUS": "gpuAllocatable",
+        **_GPU_USE,
         "CPU": "cpuAllocatable",
         "MEMORY": "memoryAllocatable",
+    },
+    GpuProductView: {
+        "PRODUCT": "product",
+        "NODES": "nodes",
+        "CAPACITY": "gpuCapacity",
+        "GPUS": "gpuAllocatable",
+        **_GPU_USE,
     },
     SpecView: {
         "SPEC": "specName",
@@ -320,6 +335,10 @@ def _read(column: str | Callable[[Any], object], view: Any, now: datetime) -> ob
 def _cell(value: object) -> str:
     text = line(str(value))
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _known(number: int | None) -> str:
+    return "?" if number is None else str(number)
 
 
 def _joined(reason: str | None, message: str) -> str:

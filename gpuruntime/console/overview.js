@@ -12,6 +12,8 @@ const MOST_FAILED = 20;
 export function overviewPlace({ watch, poll, heedFleet, isBound }) {
   const totals = element("dl", { class: "totals", "aria-label": "Totals" });
   const specs = specTable();
+  const products = gpuTable("GPUs by product", "Product", (each) => each.product || "unnamed");
+  const nodes = gpuTable("GPUs by node", "Node", (each) => each.name);
   const failed = new LiveTable({
     label: "Failed units",
     columns: unitColumns(),
@@ -33,6 +35,13 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     const { data } = await call("GET", "/health");
     totals.replaceChildren(...totalsOf(data));
   }, EVERY_MS);
+  if (!isBound()) {
+    poll(async () => {
+      const { data } = await call("GET", "/operator/inventory");
+      products.show(data.gpuProducts);
+      nodes.show(data.nodes.filter((node) => node.gpuCapacity));
+    }, EVERY_MS);
+  }
 
   const bySpec = element(
     "section",
@@ -40,13 +49,21 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     element("div", { class: "head" }, element("h2", { id: "specs" }, "Stock and units by spec")),
     specs.node,
   );
-  bySpec.hidden = isBound();
+  const gpus = element(
+    "section",
+    { "aria-labelledby": "gpus" },
+    element("div", { class: "head" }, element("h2", { id: "gpus" }, "GPUs")),
+    products.node,
+    nodes.node,
+  );
+  bySpec.hidden = gpus.hidden = isBound();
   return element(
     "div",
     {},
     element("div", { class: "head" }, element("h1", {}, "Overview")),
     totals,
     bySpec,
+    gpus,
     element(
       "section",
       { "aria-labelledby": "failed" },
@@ -65,9 +82,34 @@ function totalsOf(health) {
     tile("active units", String(health.activeUnitCount)),
     tile("stock, ready to claim", `${health.readyStockCount} of ${health.stockUnitCount}`),
     tile("nodes ready", `${health.readyNodeCount} of ${health.nodeCount}`, away ? "bad" : null),
-    tile("GPUs allocatable", `${health.totalGPUAllocatable} of ${health.totalGPUCapacity}`),
+    tile("GPUs free", `${health.totalGPUFree ?? "?"} of ${health.totalGPUAllocatable}`),
+    tile("GPUs of stock", String(health.totalGPUHeldByStock ?? "?")),
+    tile("GPUs of units", String(health.totalGPUHeldByUnits ?? "?")),
+    tile("GPUs of others", String(health.totalGPUHeldByOthers ?? "?")),
     tile("queue of functions", health.queueConnected ? "connected" : "off"),
   ];
+}
+
+function gpuTable(label, first, nameOf) {
+  const number = (word, member) => ({
+    label: word,
+    class: "number",
+    cell: (each) => String(each[member] ?? "?"),
+  });
+  return new LiveTable({
+    label,
+    keyOf: nameOf,
+    nothing: "No node has a GPU.",
+    columns: [
+      { label: first, class: "narrow", cell: nameOf },
+      number("Capacity", "gpuCapacity"),
+      number("Allocatable", "gpuAllocatable"),
+      number("Stock", "gpuHeldByStock"),
+      number("Units", "gpuHeldByUnits"),
+      number("Others", "gpuHeldByOthers"),
+      number("Free", "gpuFree"),
+    ],
+  });
 }
 
 function specTable() {

@@ -17,6 +17,7 @@ from gpuruntime.operations.lookup.counts import (
     Counts,
     StockState,
     active_state_of,
+    running_count_of,
     spec_name_of,
     stock_state_of,
 )
@@ -37,7 +38,9 @@ class ObjectMetrics:
 
     def __init__(self, caches: Caches) -> None:
         self._stock = Counts(caches.stock, stock_state_of, group_of=spec_name_of)
-        self._units = Counts(caches.units, active_state_of, group_of=spec_name_of)
+        self._units = Counts(
+            caches.units, active_state_of, group_of=spec_name_of, amount_of=running_count_of
+        )
         self._pools = Counts(caches.pools, _pool_state_of, group_of=spec_name_of)
         self._wanted = Counts(
             caches.pools, _refill_of, group_of=spec_name_of, amount_of=_replicas_of

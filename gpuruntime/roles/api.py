@@ -16,6 +16,8 @@ from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.kubernetes import KubernetesGuard
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.cluster_link import ClusterLink
+from gpuruntime.api.views.cluster_summary import gpu_rows, node_gpu_rows
+from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
@@ -25,6 +27,7 @@ from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.labels import APP_NAME, STORAGE_APP
 from gpuruntime.models.kubernetes.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.kubernetes.network import SERVICES
+from gpuruntime.models.kubernetes.pod_requests import PLACED, REQUESTING_PODS
 from gpuruntime.operations.lookup.caches import (
     UNIT_INDEXES,
 )
@@ -93,7 +96,7 @@ class ApiParts:
         self._queue = queue_of(settings.nats, context.process, context.registry)
         self.mirrors = Mirrors(context, self._client)
         self._caches = self.mirrors.add_caches(UNIT_INDEXES)
-        # The mirrors that requests need. Nodes and quotas are only reported; files wait for
+        # The mirrors that requests need. Nodes, quotas and Pods are only reported; files wait for
         # services.
         self._needed = dict(self.mirrors.informers)
         instance = Selection(namespace=settings.namespaces.instance)
@@ -101,11 +104,21 @@ class ApiParts:
         self._nodes = self.mirrors.add("nodes", NODES, EVERYTHING)
         self._quotas = self.mirrors.add("quotas", RESOURCE_QUOTAS, instance)
         self._services = self.mirrors.add("services", SERVICES, of_storages)
+        self._pods = self.mirrors.add("pods", REQUESTING_PODS, Selection(field_selector=PLACED))
+        self._gpus = GpuUsage(
+            self._pods,
+            namespaces=namespaces_of(settings),
+            resource=settings.gpuResource,
+            why_unknown=self._why_pods_are_unknown,
+        )
         self._ingress = self._make_ingress(results)
         self._auditor = Auditor(self._caches.snapshot, is_current=self._is_current, is_silent=True)
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         if self._is_enabled:
             context.registry.gauge_from("kubernetes_connected", self._connected_series)
+            nodes, gpus = self._nodes.store, self._gpus
+            context.registry.gauge_from("node_gpus", lambda: node_gpu_rows(nodes, gpus))
+            context.registry.gauge_from("gpus", lambda: gpu_rows(nodes, gpus))
         # The address of the listener, once it listens.
         self.address = ""
         self.listening = asyncio.Event()
@@ -181,6 +194,7 @@ class ApiParts:
             operations=operations_of(context, operations),
             caches=self._caches,
             nodes=self._nodes.store,
+            gpus=self._gpus,
             quotas=self._quotas.store,
             services=self._services.store,
             client=self._client,
@@ -196,7 +210,6 @@ class ApiParts:
         options = ApiOptions(
             version=version("gpuruntime"),
             namespaces=context.options.namespaces,
-            gpu_resource=settings.gpuResource,
             files=file_limits_of(settings),
             limits=caller_limits_of(settings),
             bodies=body_limits_of(settings),
@@ -245,6 +258,13 @@ class ApiParts:
 
     def _connected_series(self) -> Mapping[tuple[str, ...], float]:
         return {(): float(self._connection().is_connected)}
+
+    def _why_pods_are_unknown(self) -> str:
+        """Return why held and free GPUs are unknown, such as a missing right, or nothing."""
+        if self._pods.synced.is_set() and not is_behind(self._pods):
+            return ""
+        error = self._pods.error
+        return f"the Pods of the cluster are not known: {error or 'not listed yet'}"
 
     def _is_current(self) -> bool:
         connection = self._connection()

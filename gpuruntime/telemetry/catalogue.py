@@ -50,7 +50,16 @@ MIRROR: Final = Label(
             "classes",
             "jobs",
         ),
-        RoleName.API: ("stock", "units", "pools", "storages", "nodes", "quotas", "services"),
+        RoleName.API: (
+            "stock",
+            "units",
+            "pools",
+            "storages",
+            "nodes",
+            "quotas",
+            "services",
+            "pods",
+        ),
         RoleName.ACTIVATOR: ("stock", "units", "pools", "storages"),
     },
 )
@@ -58,6 +67,8 @@ LEASE: Final = Label("lease", bound="one, as configured")
 QUEUE: Final = Label("queue", by_role=RECONCILED)
 CONTROLLER: Final = Label("controller", by_role=RECONCILED)
 SPEC: Final = Label("spec", bound="the specNames of existing pools, and `other`")
+PRODUCT: Final = Label("product", bound="the products of the nodes' GPUs")
+GPU_STATE: Final = Label("state", ("capacity", "allocatable", "stock", "units", "others", "free"))
 CLAIMED: Final = Label(
     "outcome",
     ("created", "replayed", "stopped", "invalid_request", *REFUSALS),
@@ -185,7 +196,14 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
            is_reported_from_start=False),
     Metric(GAUGE, "units", MANAGER,
            (SPEC, Label("phase", ("Progressing", "Ready", "Suspended", "Failed"))),
-           "Active units by phase.", is_reported_from_start=False),
+           "Active units by phase; declared functions run nothing and do not count.",
+           is_reported_from_start=False),
+    Metric(GAUGE, "gpus", API, (PRODUCT, GPU_STATE),
+           "GPUs of all nodes; held ones are requested by Pods. Each replica reports the same.",
+           is_reported_from_start=False),
+    Metric(GAUGE, "node_gpus", API,
+           (Label("node", bound="the nodes with GPUs"), PRODUCT, GPU_STATE),
+           "GPUs of each node, as in `gpus`.", is_reported_from_start=False),
     Metric(GAUGE, "storages", MANAGER, (Label("phase", ("Pending", "Ready", "Failed")),),
            "Storages by phase.", is_reported_from_start=False),
     Metric(GAUGE, "pools", MANAGER, (Label("phase", ("Progressing", "Ready", "Empty", "Failed")),),

@@ -1,12 +1,13 @@
-"""A summary of the cluster: nodes, GPUs, and stock and units of each specName."""
+"""A summary of the cluster: nodes, GPUs and who holds them, stock and units of each specName."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.cluster import Node, ResourceQuota
-from gpuruntime.models.kubernetes.quantities import InvalidQuantityError, parse_quantity
+from gpuruntime.models.kubernetes.quantities import count_of
 from gpuruntime.models.views.operators import (
     ActiveCounts,
     FleetView,
@@ -30,26 +31,26 @@ class ClusterSummary:
         quotas: Store[ResourceQuota],
         stock: Counts[GPUUnit],
         active: Counts[GPUUnit],
-        gpu_resource: str,
+        gpus: GpuUsage,
     ) -> None:
         self._nodes = nodes
         self._quotas = quotas
         self.stock = stock
         self.active = active
-        self._gpu_resource = gpu_resource
+        self.gpus = gpus
 
     def view(self) -> FleetView:
         nodes = self.nodes()
         return FleetView(
             nodes=nodes,
             gpuProducts=gpu_products_of(nodes),
+            gpuUsageError=self.gpus.error,
             specs=self.specs(),
             quotas=sorted(self._quota_views(), key=lambda quota: (quota.namespace, quota.name)),
         )
 
     def nodes(self) -> list[NodeView]:
-        views = (node_view(node, self._gpu_resource) for node in self._nodes.values())
-        return sorted(views, key=lambda node: node.name)
+        return node_views(self._nodes, self.gpus)
 
     def specs(self) -> list[SpecView]:
         return [
@@ -71,15 +72,25 @@ class ClusterSummary:
             )
 
 
-def node_view(node: Node, gpu_resource: str) -> NodeView:
+def node_views(nodes: Store[Node], gpus: GpuUsage) -> list[NodeView]:
+    return sorted((node_view(node, gpus) for node in nodes.values()), key=lambda node: node.name)
+
+
+def node_view(node: Node, gpus: GpuUsage) -> NodeView:
     capacity, allocatable = node.status.capacity, node.status.allocatable
+    usable = count_of(allocatable.get(gpus.resource, ""))
+    held = gpus.held_on(node.metadata.name)
     return NodeView(
         name=node.metadata.name,
         ready=node.is_ready,
         schedulable=not node.spec.unschedulable,
         gpuProduct=node.metadata.labels.get(labels.GPU_PRODUCT, ""),
-        gpuCapacity=_count(capacity.get(gpu_resource, "")),
-        gpuAllocatable=_count(allocatable.get(gpu_resource, "")),
+        gpuCapacity=count_of(capacity.get(gpus.resource, "")),
+        gpuAllocatable=usable,
+        gpuHeldByStock=held.by_stock if held else None,
+        gpuHeldByUnits=held.by_units if held else None,
+        gpuHeldByOthers=held.by_others if held else None,
+        gpuFree=max(0, usable - held.total) if held else None,
         cpuAllocatable=allocatable.get("cpu", ""),
         memoryAllocatable=allocatable.get("memory", ""),
     )
@@ -97,9 +108,53 @@ def gpu_products_of(nodes: Iterable[NodeView]) -> list[GpuProductView]:
             nodes=len(having),
             gpuCapacity=sum(node.gpuCapacity for node in having),
             gpuAllocatable=sum(node.gpuAllocatable for node in having),
+            gpuHeldByStock=total_of(node.gpuHeldByStock for node in having),
+            gpuHeldByUnits=total_of(node.gpuHeldByUnits for node in having),
+            gpuHeldByOthers=total_of(node.gpuHeldByOthers for node in having),
+            gpuFree=total_of(node.gpuFree for node in having),
         )
         for product, having in sorted(by_product.items())
     ]
+
+
+def gpu_rows(nodes: Store[Node], gpus: GpuUsage) -> dict[tuple[str, ...], float]:
+    """Return the values of the metric by product and state."""
+    return {
+        (each.product, state): number
+        for each in gpu_products_of(node_views(nodes, gpus))
+        for state, number in _by_state(each)
+    }
+
+
+def node_gpu_rows(nodes: Store[Node], gpus: GpuUsage) -> dict[tuple[str, ...], float]:
+    """Return the values of the metric by node, product and state, for nodes with GPUs."""
+    return {
+        (each.name, each.gpuProduct, state): number
+        for each in node_views(nodes, gpus)
+        if each.gpuCapacity
+        for state, number in _by_state(each)
+    }
+
+
+def _by_state(view: NodeView | GpuProductView) -> Iterator[tuple[str, int]]:
+    """Yield the known numbers by their state."""
+    numbers = {
+        "capacity": view.gpuCapacity,
+        "allocatable": view.gpuAllocatable,
+        "stock": view.gpuHeldByStock,
+        "units": view.gpuHeldByUnits,
+        "others": view.gpuHeldByOthers,
+        "free": view.gpuFree,
+    }
+    for state, number in numbers.items():
+        if number is not None:
+            yield state, number
+
+
+def total_of(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum, or None if a number is unknown."""
+    known = list(numbers)
+    return None if None in known else sum(each or 0 for each in known)
 
 
 def _stock_counts(counted: Mapping[str, int]) -> StockCounts:
@@ -120,11 +175,3 @@ def _active_counts(counted: Mapping[str, int]) -> ActiveCounts:
         suspended=counted.get(UnitPhase.SUSPENDED, 0),
         failed=counted.get(UnitPhase.FAILED, 0),
     )
-
-
-def _count(text: str) -> int:
-    """Return a count of GPUs; an absent or malformed quantity counts as 0."""
-    try:
-        return parse_quantity(text).rounded_up if text else 0
-    except InvalidQuantityError:
-        return 0

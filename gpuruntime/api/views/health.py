@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gpuruntime.api.cluster_link import ClusterLink
-from gpuruntime.api.views.cluster_summary import ClusterSummary, gpu_products_of
+from gpuruntime.api.views.cluster_summary import ClusterSummary, gpu_products_of, total_of
 from gpuruntime.models.views.operators import HealthStatus, HealthView
 from gpuruntime.operations.lookup.counts import StockState
 
@@ -44,5 +44,10 @@ class Health:
             readyNodeCount=sum(node.ready for node in nodes),
             totalGPUCapacity=sum(node.gpuCapacity for node in nodes),
             totalGPUAllocatable=sum(node.gpuAllocatable for node in nodes),
+            totalGPUHeldByStock=total_of(node.gpuHeldByStock for node in nodes),
+            totalGPUHeldByUnits=total_of(node.gpuHeldByUnits for node in nodes),
+            totalGPUHeldByOthers=total_of(node.gpuHeldByOthers for node in nodes),
+            totalGPUFree=total_of(node.gpuFree for node in nodes),
+            gpuUsageError=self._fleet.gpus.error,
             gpuProducts=[found.product for found in gpu_products_of(nodes) if found.product],
         )

@@ -133,6 +133,14 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(nanos=sign * nanos, format=written)
 
 
+def count_of(amount: str | int | float) -> int:
+    """Return a count of devices, rounded up; an absent or malformed quantity counts as 0."""
+    try:
+        return parse_quantity(str(amount)).rounded_up if amount else 0
+    except InvalidQuantityError:
+        return 0
+
+
 def is_quantity(text: str) -> bool:
     try:
         parse_quantity(text)

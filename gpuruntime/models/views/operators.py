@@ -50,7 +50,7 @@ class Job:
 @attrs.frozen(kw_only=True, slots=False)
 class HealthView:
     """Health of the API. Its counts come from the caches, as of the latest contact with the
-    cluster.
+    cluster. Held and free GPUs are null while Pods are unknown, and `gpuUsageError` says why.
     """
 
     status: Annotated[str, Schema(enum=tuple(HealthStatus))]
@@ -68,12 +68,20 @@ class HealthView:
     readyNodeCount: int
     totalGPUCapacity: int
     totalGPUAllocatable: int
+    totalGPUHeldByStock: int | None
+    totalGPUHeldByUnits: int | None
+    totalGPUHeldByOthers: int | None
+    totalGPUFree: int | None
+    gpuUsageError: str
     gpuProducts: list[str]
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class NodeView:
-    """A node. GPUs are numbers; cpu and memory are as the node itself writes them."""
+    """A node. GPUs are numbers; cpu and memory are as the node itself writes them.
+
+    Held GPUs are those that Pods on the node request; they are null while the Pods are unknown.
+    """
 
     name: str
     ready: bool
@@ -81,6 +89,10 @@ class NodeView:
     gpuProduct: str
     gpuCapacity: int
     gpuAllocatable: int
+    gpuHeldByStock: int | None
+    gpuHeldByUnits: int | None
+    gpuHeldByOthers: int | None
+    gpuFree: int | None
     cpuAllocatable: str
     memoryAllocatable: str
 
@@ -93,6 +105,10 @@ class GpuProductView:
     nodes: int
     gpuCapacity: int
     gpuAllocatable: int
+    gpuHeldByStock: int | None
+    gpuHeldByUnits: int | None
+    gpuHeldByOthers: int | None
+    gpuFree: int | None
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -108,7 +124,7 @@ class StockCounts:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ActiveCounts:
-    """Active units of one specName, by phase."""
+    """Active units of one specName, by phase; declared functions run nothing and do not count."""
 
     total: int
     ready: int
@@ -136,8 +152,11 @@ class QuotaView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class FleetView:
+    """The fleet. While held and free GPUs are unknown, `gpuUsageError` says why."""
+
     nodes: list[NodeView]
     gpuProducts: list[GpuProductView]
+    gpuUsageError: str
     specs: list[SpecView]
     quotas: list[QuotaView]
 

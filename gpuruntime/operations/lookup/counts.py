@@ -36,6 +36,11 @@ def active_state_of(unit: GPUUnit) -> str:
     return phase_of(unit.status.conditions)
 
 
+def running_count_of(unit: GPUUnit) -> int:
+    """Return 1, or 0 for the declaration of a function, which runs nothing."""
+    return 0 if unit.spec.is_function_template else 1
+
+
 def spec_name_of(value: GPUUnit | StockPool) -> str:
     return value.spec.specName
 

@@ -23,13 +23,16 @@ from gpuruntime.api.http.body import BodyLimits
 from gpuruntime.api.http.routing import Route
 from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 from gpuruntime.api.openapi.swagger import with_document
+from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.audit.auditor import Auditor
+from gpuruntime.informer.informer import Informer
 from gpuruntime.informer.store import Store, Tables
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kubernetes.cluster import Node, ResourceQuota
 from gpuruntime.models.kubernetes.network import Service as NetworkService
+from gpuruntime.models.kubernetes.pod_requests import REQUESTING_PODS, RequestingPod
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.service import ServiceContext, ServiceOptions, service_of
 from tests.options import SETTINGS, configured
@@ -83,6 +86,7 @@ class Service:
         nodes: Tables[Node],
         quotas: Tables[ResourceQuota],
         services: Tables[NetworkService],
+        pods: Informer[RequestingPod],
         routes: tuple[Route, ...],
     ) -> None:
         self.client = client
@@ -92,6 +96,8 @@ class Service:
         self.quotas = quotas
         self.services = services
         self.connection = WELL
+        self.why_pods_are_unknown = ""
+        self.pods = pods
         self._promises: Promises | None = None
 
     async def call(
@@ -176,10 +182,17 @@ async def service(
     quotas: Tables[ResourceQuota] = Tables({})
     services: Tables[NetworkService] = Tables({})
     async with replica(cluster) as process:
+        pods = Informer(process.context.client, REQUESTING_PODS, rng=Random(4))
         backend = AppContext(
             operations=process.inventory,
             caches=process.context.caches,
             nodes=Store(nodes),
+            gpus=GpuUsage(
+                pods,
+                namespaces=NAMESPACES,
+                resource=SETTINGS.gpuResource,
+                why_unknown=lambda: served.why_pods_are_unknown,
+            ),
             quotas=Store(quotas),
             services=Store(services),
             client=Client(around(process.transport)),
@@ -204,7 +217,6 @@ async def service(
         options = ApiOptions(
             version="1.2.3",
             namespaces=NAMESPACES,
-            gpu_resource=SETTINGS.gpuResource,
             bodies=configured(BodyLimits),
             deadline_seconds=deadline_seconds,
             files=files,
@@ -218,5 +230,5 @@ async def service(
             routes_of(backend, options), version="1.2.3", is_guarded=backend.guard.asks
         )
         async with TestClient(_Server(app, cancels_handlers=cancels_handlers)) as client:
-            served = Service(client, process, nodes, quotas, services, routes)
+            served = Service(client, process, nodes, quotas, services, pods, routes)
             yield served

@@ -19,7 +19,7 @@ from gpuruntime.models.kinds.invocations import FunctionError
 from gpuruntime.models.kinds.templates import EnvVar, Port, Template
 from gpuruntime.models.kinds.units import Access, StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
-from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.operators import GpuProductView, Job
 from gpuruntime.models.views.serverless import InvocationView
 from gpuruntime.models.views.units import SourceStock, UnitView
 from tests.rooms.commands.views import UNIT
@@ -108,6 +108,12 @@ def leaves(value: object) -> Iterator[str]:
 )
 def test_an_age_is_short(seconds: float, text: str) -> None:
     assert tables.age(NOW - timedelta(seconds=seconds), NOW) == text
+
+
+def test_unknown_numbers_of_gpus_show_as_a_question_mark() -> None:
+    held = {"gpuHeldByStock": None, "gpuHeldByUnits": 2, "gpuHeldByOthers": None, "gpuFree": 0}
+    view = GpuProductView(product="H100", nodes=1, gpuCapacity=8, gpuAllocatable=8, **held)
+    assert tables.row_of(view, NOW) == ("H100", "1", "8", "8", "?", "2", "?", "0")
 
 
 def test_a_missing_moment_has_no_age() -> None:

@@ -65,6 +65,7 @@ def test_cluster_wide_rights_are_reads_and_reviews() -> None:
         ("gpuruntime-manager", "priorityclasses"): READ,
         ("gpuruntime-manager", "storageclasses"): READ,
         ("gpuruntime-api", "nodes"): READ,
+        ("gpuruntime-api-pods", "pods"): READ,
         ("gpuruntime-api-reviews", TOKEN_REVIEWS.plural): ["create"],
         ("gpuruntime-api-reviews", SUBJECT_ACCESS_REVIEWS.plural): ["create"],
     }

@@ -23,6 +23,7 @@ async def test_stock_and_units_are_counted_by_spec_name_and_state() -> None:
     world.add_pool(replicas=2)
     world.add_pool("once", refill="Never", specName="g2", replicas=3)
     world.add_unit("stranger", specName="nobodys")
+    world.add_unit("declared", serverless={"requestID": "echo"})
     async with living(world), managing(world) as manager:
         object_metrics = manager.reconcilers.object_metrics
         await until(lambda: object_metrics.stock_units()["g2", "available"], equals(3))

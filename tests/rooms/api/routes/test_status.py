@@ -16,7 +16,13 @@ from gpuruntime.models.kubernetes.cluster import (
     ResourceQuotaStatus,
 )
 from gpuruntime.models.kubernetes.conditions import Condition
-from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
+from gpuruntime.models.kubernetes.pod_requests import (
+    ContainerResources,
+    RequestingContainer,
+    RequestingPod,
+    RequestingPodSpec,
+)
 from tests.rooms.api.service import POOLS, UNITS, WELL, Service, service
 from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
 
@@ -50,6 +56,57 @@ def add_node(
         ),
     )
     api.nodes.put(node.metadata.key, node)
+
+
+def hold(
+    api: Service, name: str, namespace: str, node: str, gpus: str, *, label: str = "app"
+) -> None:
+    """Let a Pod of that name, in its present version, request the GPUs of the node."""
+    before = api.pods.store.get(Key(namespace, name))
+    version = int(before.metadata.resourceVersion) + 1 if before else 1
+    resources = ContainerResources(requests={"nvidia.com/gpu": gpus})
+    metadata = ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=name,
+        resourceVersion=str(version),
+        labels={label: name},
+    )
+    spec = RequestingPodSpec(nodeName=node, containers=(RequestingContainer(resources=resources),))
+    api.pods.write_through(RequestingPod(metadata=metadata, spec=spec))
+
+
+async def test_health_tells_held_and_free_gpus_as_pods_change(api: Service) -> None:
+    add_node(api, "n1", gpus="8", product="H100")
+    hold(api, "a", STOCK, "n1", "2", label=labels.UNIT)
+    hold(api, "b", INSTANCE, "n1", "1", label=labels.UNIT)
+    hold(api, "c", INSTANCE, "n1", "1")
+    hold(api, "a", STOCK, "n1", "4", label=labels.UNIT)
+    hold(api, "elsewhere", "default", "gone", "8")
+    health = (await api.call("GET", HEALTH)).data
+    assert (health["totalGPUHeldByStock"], health["totalGPUHeldByUnits"]) == (4, 1)
+    assert (health["totalGPUHeldByOthers"], health["totalGPUFree"]) == (1, 2)
+    assert health["gpuUsageError"] == ""
+
+
+async def test_without_the_pods_held_and_free_gpus_are_unknown(api: Service) -> None:
+    add_node(api, "n1", gpus="8", product="H100")
+    api.why_pods_are_unknown = "pods is forbidden"
+    health = (await api.call("GET", HEALTH)).data
+    fleet = (await api.call("GET", INVENTORY)).data
+    assert (health["totalGPUAllocatable"], health["totalGPUFree"]) == (8, None)
+    assert (fleet["nodes"][0]["gpuHeldByOthers"], fleet["gpuProducts"][0]["gpuFree"]) == (
+        None,
+        None,
+    )
+    assert health["gpuUsageError"] == fleet["gpuUsageError"] == "pods is forbidden"
+
+
+async def test_a_declared_function_is_not_counted_as_an_active_unit(api: Service) -> None:
+    await api.create(name="echo", serverless={"requestID": "echo"})
+    health = (await api.call("GET", HEALTH)).data
+    assert health["activeUnitCount"] == 0
+    assert (await api.call("GET", INVENTORY)).data["specs"] == []
 
 
 async def test_health_counts_units_stock_nodes_and_gpus(cluster: Cluster, api: Service) -> None:
@@ -145,6 +202,9 @@ async def test_the_inventory_lists_nodes_products_and_quotas(api: Service) -> No
         status=ResourceQuotaStatus(hard={"cpu": "10"}, used={"cpu": "1"}),
     )
     api.quotas.put(quota.metadata.key, quota)
+    hold(api, "a", STOCK, "n1", "2", label=labels.UNIT)
+    hold(api, "b", INSTANCE, "n1", "3", label=labels.UNIT)
+    hold(api, "c", "default", "n2", "1")
     fleet = (await api.call("GET", INVENTORY)).data
     assert [node["name"] for node in fleet["nodes"]] == ["n1", "n2"]
     assert fleet["nodes"][0] == {
@@ -154,12 +214,26 @@ async def test_the_inventory_lists_nodes_products_and_quotas(api: Service) -> No
         "gpuProduct": "H100",
         "gpuCapacity": 8,
         "gpuAllocatable": 8,
+        "gpuHeldByStock": 2,
+        "gpuHeldByUnits": 3,
+        "gpuHeldByOthers": 0,
+        "gpuFree": 3,
         "cpuAllocatable": "7500m",
         "memoryAllocatable": "60Gi",
     }
     assert fleet["gpuProducts"] == [
-        {"product": "H100", "nodes": 2, "gpuCapacity": 16, "gpuAllocatable": 16}
+        {
+            "product": "H100",
+            "nodes": 2,
+            "gpuCapacity": 16,
+            "gpuAllocatable": 16,
+            "gpuHeldByStock": 2,
+            "gpuHeldByUnits": 3,
+            "gpuHeldByOthers": 1,
+            "gpuFree": 10,
+        }
     ]
+    assert fleet["gpuUsageError"] == ""
     assert fleet["quotas"] == [
         {"namespace": STOCK, "name": "gpus", "hard": {"cpu": "10"}, "used": {"cpu": "1"}}
     ]
