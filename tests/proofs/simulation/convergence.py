@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.proofs.simulation.checks.cluster_observer import ClusterObserver
@@ -103,6 +104,15 @@ class ConvergenceCheck:
             self._breach(
                 f"pool {key}: {pool.status.available} units available, not {pool.spec.replicas}"
             )
+        stale = [
+            each
+            for each in self._observer.stock.values()
+            if each.metadata.name.rpartition("-")[0] == key.name
+            and not provenance.is_claimed(each)
+            and (each.spec.image, each.spec.template) != (pool.spec.image, pool.spec.template)
+        ]
+        if stale:
+            self._breach(f"pool {key}: {len(stale)} units do not follow its image and template")
         if pool.status.seeded - pool.status.consumed != len(living):
             self._breach(f"pool {key}: its count differs from the existing stock")
         if pool.status.claimed:

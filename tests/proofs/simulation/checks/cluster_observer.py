@@ -245,6 +245,10 @@ class ClusterObserver:
             provenance.operation_of(each) if provenance.is_claimed(each) else ""
             for each in (old, new)
         )
+        if before and _runs(old) != _runs(new):
+            self._breach(f"stock {key}: changed although it is claimed for {before}")
+        if after and not before and old.status.observedGeneration != old.metadata.generation:
+            self._breach(f"stock {key}: claimed by {after} before it ran its present spec")
         if before and after and before != after:
             self._breach(f"stock {key}: the claim of {before} was overwritten by {after}")
         claimant = provenance.claimant_of(old)
@@ -323,6 +327,10 @@ class ClusterObserver:
         ):
             self._breach(f"stock uid {source}: a second unit started on it, {name}")
         self._start_of_stock[source] = uid
+
+
+def _runs(stock: GPUUnit) -> object:
+    return (stock.spec.image, stock.spec.template)
 
 
 def _is_held(stock: GPUUnit, unit: GPUUnit) -> bool:

@@ -32,6 +32,7 @@ _OF_MANAGERS: Final = (
     (Target.CREATE, INSTANCE, "secrets"),
     (Target.CREATE, INSTANCE, "services"),
     (Target.CREATE, SYSTEM, "configmaps"),
+    (Target.PATCH, STOCK, "deployments"),
     (Target.PATCH, STOCK, "gpuunits"),
     (Target.PATCH, STOCK, "stockpools"),
     (Target.PATCH, INSTANCE, "deployments"),

@@ -12,6 +12,37 @@ CORE: Final = (
         "GPU_UNITS, metadata.key, marks",
     ),
     Mutation(
+        "stock changes with its pool without a guard",
+        "gpuruntime.reconcilers.stock.pool_act",
+        "                    following(pool),\n"
+        "                    resource_version=unit.metadata.resourceVersion,\n",
+        "                    following(pool),\n",
+        "tests/rooms/reconcilers/stock/test_rollout.py"
+        "::test_a_claim_that_lands_before_the_change_keeps_the_stock_as_it_was",
+    ),
+    Mutation(
+        "stock is claimed before it runs its present spec",
+        "gpuruntime.models.kinds.provenance",
+        "if ready is not None and ready.observedGeneration not in (0, unit.metadata.generation):",
+        "if False:",
+        "tests/rooms/reconcilers/stock/test_rollout.py"
+        "::test_stock_cannot_be_claimed_between_its_change_and_its_next_readiness",
+    ),
+    Mutation(
+        "a pool's change reaches new stock only",
+        "gpuruntime.reconcilers.stock.rollout_plan",
+        "    if not stock.stale:\n",
+        "    if True:\n",
+    ),
+    Mutation(
+        "all ready stock follows at once",
+        "gpuruntime.reconcilers.stock.rollout_plan",
+        "max(1, len(stock.unclaimed) // PARTS) if is_proven else 1",
+        "BATCH",
+        "tests/rooms/reconcilers/stock/test_rollout.py"
+        "::test_a_new_image_reaches_all_stock_under_its_old_names",
+    ),
+    Mutation(
         "a re-used claim is released",
         "gpuruntime.operations.claim.stock",
         "if not claim.is_owned:",

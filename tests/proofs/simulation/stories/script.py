@@ -22,6 +22,8 @@ RUSH: Final = "rush"
 # The number of different scripts. All runs of a script, under different faults, are compared with
 # one undisturbed run.
 SCRIPTS: Final = 50
+# The image of a pool whose template makes its stock crash.
+BROKEN: Final = "broken:1"
 IMAGES: Final = ("python:3.12", "python:3.13", "trainer:1")
 ENVELOPES: Final[dict[str, dict[str, Any]]] = {
     "ample": {"memory": "16Gi", "cpu": "2", "gpu": 1},
@@ -105,13 +107,17 @@ class SeedStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolStory:
-    """A refilled pool that is resized to each of `sizes`, and then kept or deleted."""
+    """A refilled pool that is resized to each of `sizes`, and then kept or deleted.
+
+    With each size it gets the image of that place; stock with the image BROKEN cannot start.
+    """
 
     begins_at: float
     operation: str
     name: str
     spec_name: str
     sizes: tuple[int, ...]
+    images: tuple[str, ...]
     pause: float
     is_deleted: bool
 
@@ -427,13 +433,21 @@ def _seed(rng: Random, spec_name: str, replicas: int) -> SeedStory:
 
 
 def _pool(rng: Random, spec_name: str, *, is_deleted: bool) -> PoolStory:
+    begins_at = rng.uniform(FIRST_SECOND, FIRST_SECOND + 40.0)
+    sizes = tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3)))
+    pause = rng.uniform(0.0, 40.0)
+    # The sizes once more, so that a change of the image alone happens, too.
+    sizes = (*sizes, *sizes[-1:] * 2)
+    changes = Random(f"{begins_at} images")
+    images = [changes.choice((*IMAGES, BROKEN)) for _ in sizes[1:]]
     return PoolStory(
-        begins_at=rng.uniform(FIRST_SECOND, FIRST_SECOND + 40.0),
+        begins_at=begins_at,
         operation=f"pool-{spec_name}",
         name=f"{spec_name}-pool",
         spec_name=spec_name,
-        sizes=tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3))),
-        pause=rng.uniform(0.0, 40.0),
+        sizes=sizes,
+        images=(*images, changes.choice(IMAGES)),
+        pause=pause,
         is_deleted=is_deleted,
     )
 

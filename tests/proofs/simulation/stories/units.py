@@ -26,6 +26,7 @@ from tests.proofs.simulation.processes import Supervisor
 from tests.proofs.simulation.stories.direct_writes import restore, write_directly
 from tests.proofs.simulation.stories.functions import FunctionStoryRun
 from tests.proofs.simulation.stories.script import (
+    BROKEN,
     ENVELOPES,
     SCARCE,
     ContestStory,
@@ -181,18 +182,20 @@ class StoryRunner:
             "name": story.name,
             "specName": story.spec_name,
             "replicas": story.sizes[0],
+            **_running(story.images[0]),
             **ENVELOPES[story.spec_name],
         }
         made = (await caller.call("POST", path, body)).answer
         self.require(made.status in (200, 202), f"{story.operation}: {made}")
-        for size in story.sizes[1:]:
+        for size, image in zip(story.sizes[1:], story.images[1:], strict=True):
             await asyncio.sleep(story.pause)
-            put = (await caller.call("PUT", f"{path}/{story.name}", {"replicas": size})).answer
+            change = {"replicas": size, **_running(image)}
+            put = (await caller.call("PUT", f"{path}/{story.name}", change)).answer
             is_done = put.status == 200 and put.data["replicas"] == size
             self.require(is_done, f"{story.operation} to {size}: {put}")
         if not story.is_deleted:
             key = Key(STOCK, story.name)
-            await self.until(lambda: self.observer.pools[key].status.available == story.sizes[-1])
+            await self.until(lambda: self._has_followed(key, story))
             return
         await asyncio.sleep(story.pause)
         gone = (await caller.call("DELETE", f"{path}/{story.name}")).answer
@@ -204,6 +207,11 @@ class StoryRunner:
             each for each in self.observer.stock.values() if each.spec.specName == story.spec_name
         ]
         self.require(not left, f"{story.operation}: its stock exists after its deletion")
+
+    def _has_followed(self, key: Key, story: PoolStory) -> bool:
+        """Return whether the pool has its last size, and all of it runs its last image."""
+        status = self.observer.pools[key].status
+        return (status.available, status.stale) == (story.sizes[-1], 0)
 
     async def contest(self, story: ContestStory) -> None:
         """Send two bodies for one operation: only one unit may start; the other one is deleted."""
@@ -436,3 +444,8 @@ class UnitStoryRun:
 
     def _require(self, holds: object, what: str) -> None:
         self._runner.require(holds, f"{self._story.operation}: {what}")
+
+
+def _running(image: str) -> dict[str, Any]:
+    """Return the members of a pool whose stock runs the image."""
+    return {"image": image, "template": CRASHING if image == BROKEN else {}}
