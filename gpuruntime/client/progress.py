@@ -95,7 +95,8 @@ def job_readiness(view: Job) -> Judgement:
     if view.status == JobStatus.SUCCEEDED and view.ready + view.consumed >= view.requested:
         return Judgement(is_done=True)
     words = f"{view.created} of {view.requested} created, {view.ready} ready"
-    return Judgement(reason=view.status, message=words)
+    message = f"{words}: {view.message}" if view.message else words
+    return Judgement(reason=view.status, message=message)
 
 
 def invocation_success(view: InvocationView) -> Judgement:

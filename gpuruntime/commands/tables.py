@@ -12,6 +12,7 @@ import yaml
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands.progress import moments_of
 from gpuruntime.commands.terminal import line, plain
+from gpuruntime.models.kinds.phases import PoolPhase
 from gpuruntime.models.views.operators import GpuProductView, Job, NodeView, SpecView
 from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import (
@@ -62,6 +63,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "CLAIMED": "claimed",
         "CONSUMED": "consumed",
         "AGE": "createdAt",
+        "MESSAGE": lambda view: "" if view.phase == PoolPhase.READY else view.message,
     },
     Job: {
         "OPERATION": "operationID",
@@ -72,6 +74,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "READY": "ready",
         "CONSUMED": "consumed",
         "ERROR": "error",
+        "MESSAGE": lambda view: "" if view.error else view.message,
     },
     StorageView: {
         "NAME": "name",

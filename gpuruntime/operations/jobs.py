@@ -51,6 +51,7 @@ def job_of(pool: StockPool) -> Job:
         ready=pool.status.available,
         consumed=pool.status.consumed,
         error=ready.message if ready and ready.reason in _ERRORS else "",
+        message=ready.message if ready and not ready.is_true else "",
         createdAt=pool.metadata.creationTimestamp,
         updatedAt=max(_moments_of(pool), default=None),
     )

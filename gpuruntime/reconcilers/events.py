@@ -22,6 +22,7 @@ POOL_FAULTS: Final = frozenset(
     {
         PoolReason.STOCK_FAILED,
         PoolReason.STOCK_SYNC_FAILED,
+        PoolReason.STOCK_UNSCHEDULABLE,
         PoolReason.INVALID_SPEC,
         PoolReason.SPEC_CONFLICT,
     }

@@ -105,11 +105,13 @@ def counted(stock: GPUUnit | None) -> object:
     """Return the state in which a pool counts the stock, and what it quotes of the status."""
     if stock is None:
         return None
-    phase = provenance.present_phase(stock)
+    phase, lacks_node = provenance.present_phase(stock), provenance.lacks_node(stock)
+    is_quoted = lacks_node or phase is UnitPhase.FAILED
     ready = condition_of(stock.status.conditions, ConditionType.READY)
     return (
         phase,
-        ready.message if ready and phase is UnitPhase.FAILED else "",
+        lacks_node,
+        ready.message if ready and is_quoted else "",
         provenance.is_claimed(stock),
         provenance.is_terminating(stock),
         stock.metadata.generation,

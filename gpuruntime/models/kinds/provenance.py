@@ -108,6 +108,16 @@ def is_ready(unit: GPUUnit) -> bool:
     return present_phase(unit) is UnitPhase.READY
 
 
+def lacks_node(unit: GPUUnit) -> bool:
+    """Return whether the status says that no node accepts the Pod of the present spec."""
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return (
+        ready is not None
+        and ready.reason == UnitReason.POD_UNSCHEDULABLE
+        and ready.observedGeneration in (0, unit.metadata.generation)
+    )
+
+
 def is_stale(stock: GPUUnit, pool: StockPool) -> bool:
     """Return whether the stock runs another image or template than its pool asks for."""
     running, asked = stock.spec, pool.spec

@@ -68,6 +68,8 @@ class PoolReason(StrEnum):
     STOCK_CONSUMED = "StockConsumed"
     # Units cannot start; the message is from one of them. They are kept and retried slowly.
     STOCK_FAILED = "StockFailed"
+    # No node accepts some units; the message has their number and the scheduler's words.
+    STOCK_UNSCHEDULABLE = "StockUnschedulable"
     # A unit could not be written or deleted.
     STOCK_SYNC_FAILED = "StockSyncFailed"
     # A field of the spec is not usable; the message names it. The pool waits for a new spec.

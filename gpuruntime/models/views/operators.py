@@ -30,7 +30,8 @@ class HealthStatus(StrEnum):
 class Job:
     """A job. `created` counts the units that exist or were consumed, as its pool reports them.
 
-    While the cluster refuses units, or they fail, `error` says why.
+    While the cluster refuses units, or they fail, `error` says why. `message` says why not all
+    units are ready, such as that no node accepts some of them.
     """
 
     operationID: str
@@ -43,6 +44,7 @@ class Job:
     ready: int
     consumed: int
     error: str
+    message: str
     createdAt: datetime | None
     updatedAt: datetime | None
 

@@ -29,6 +29,10 @@ def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
     if failed := tuple(each for each in stock.failed if not provenance.is_stale(each, pool)):
         text = f"{len(failed)} units cannot start, {_words_of(failed)}"
         return PoolVerdict(reason=PoolReason.STOCK_FAILED, message=_with_stale(text, stock))
+    if unplaced := tuple(filter(provenance.lacks_node, stock.progressing)):
+        count = f"{len(unplaced)} of {len(stock.unclaimed)} units have no node"
+        text = _with_stale(f"{count}, {_words_of(unplaced)}", stock)
+        return PoolVerdict(reason=PoolReason.STOCK_UNSCHEDULABLE, message=text)
     if is_used_up(pool, stock):
         return PoolVerdict(reason=PoolReason.STOCK_CONSUMED, message="no stock is left")
     if _is_complete(pool, stock):

@@ -37,6 +37,7 @@ JOB = {
     "ready": 0,
     "consumed": 0,
     "error": "",
+    "message": "",
     "createdAt": None,
     "updatedAt": "2026-01-01T00:00:00Z",
 }

@@ -36,6 +36,7 @@ SEEDING = Job(
     ready=0,
     consumed=0,
     error="",
+    message="",
     createdAt=NOW,
     updatedAt=NOW,
 )
@@ -174,6 +175,13 @@ def test_steps_after_a_change_are_the_new_ones_since_it_was_asked() -> None:
     assert steps_of(old, before) == []
     later = attrs.evolve(old, readyAt=asked_at + timedelta(seconds=3))
     assert steps_of(later, before) == [Step(word="ready", seconds=3.0)]
+
+
+def test_a_table_says_why_stock_is_not_ready() -> None:
+    words = "2 of 2 units have no node, p-1: 0/2 nodes are available"
+    assert tables.row_of(attrs.evolve(SEEDING, message=words), NOW)[-1] == words
+    failed = attrs.evolve(SEEDING, error="no such image", message="no such image")
+    assert tables.row_of(failed, NOW)[-2:] == ("no such image", "")
 
 
 def test_a_state_that_comes_back_is_shown_again() -> None:

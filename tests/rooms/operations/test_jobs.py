@@ -102,6 +102,19 @@ def test_the_error_is_the_message_of_a_failure_or_refusal(reason: str, error: st
     assert job_of(pool(reason, "words")).error == error
 
 
+@pytest.mark.parametrize("reason", [PoolReason.STOCK_UNSCHEDULABLE, PoolReason.STOCK_PROGRESSING])
+def test_the_message_says_why_not_all_units_are_ready(reason: str) -> None:
+    job = job_of(pool(reason, "no node", progressing=3))
+    assert (job.status, job.error, job.message) == (JobStatus.SUCCEEDED, "", "no node")
+
+
+def test_a_job_whose_pool_is_ready_has_no_message() -> None:
+    made = pool(PoolReason.STOCK_READY, "3 units are ready", available=3)
+    (condition,) = made.status.conditions
+    status = attrs.evolve(made.status, conditions=(attrs.evolve(condition, status="True"),))
+    assert job_of(attrs.evolve(made, status=status)).message == ""
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize("request_", [seed(), pool_request(name="mine")])
 async def test_any_replica_answers_for_a_job_even_if_its_cache_lags(

@@ -95,6 +95,7 @@ def pool_told(before: dict[str, Any], after: dict[str, Any], *, replicas: int = 
     [
         PoolReason.STOCK_FAILED,
         PoolReason.STOCK_SYNC_FAILED,
+        PoolReason.STOCK_UNSCHEDULABLE,
         PoolReason.INVALID_SPEC,
         PoolReason.SPEC_CONFLICT,
     ],

@@ -66,18 +66,20 @@ def test_our_own_status_enqueues_nothing() -> None:
 
 
 def test_a_pool_counts_stock_by_phase_claim_deletion_and_spec() -> None:
-    ready, failed, mended = (
+    ready, failed, mended, unplaced, unplaced_otherwise = (
         attrs.evolve(UNIT, status=GPUUnitStatus(conditions=(condition,)))
         for condition in (
             Condition(type="Ready", status="True", reason="DeploymentReady"),
             Condition(type="Ready", status="False", reason="PodStartupFailed", message="a"),
             Condition(type="Ready", status="False", reason="PodStartupFailed", message="b"),
+            Condition(type="Ready", status="False", reason="PodUnschedulable", message="a"),
+            Condition(type="Ready", status="False", reason="PodUnschedulable", message="b"),
         )
     )
     changed = with_metadata(generation=UNIT.metadata.generation + 1)
     claimed = with_metadata(annotations={"runtime.lokiwager.io/claimed-by": "instance/a"})
     leaving = with_metadata(deletionTimestamp=MOMENT)
-    states = [None, UNIT, ready, failed, mended]
+    states = [None, UNIT, ready, failed, mended, unplaced, unplaced_otherwise]
     kinds = [counted(each) for each in (*states, claimed, leaving, changed)]
     assert len({repr(each) for each in kinds}) == len(states) + 3
     assert counted(with_metadata(labels={"a": "b"})) == counted(UNIT)

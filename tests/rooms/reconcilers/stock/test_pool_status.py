@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolSpec
-from gpuruntime.models.kinds.reasons import PoolReason
+from gpuruntime.models.kinds.reasons import PoolReason, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
@@ -99,6 +99,37 @@ def test_failed_stock_is_reported_with_the_message_of_the_oldest_unit() -> None:
     assert verdict.message == "2 units cannot start, p-3: words"
 
 
+def unplaced(ordinal: int, generation: int = 1) -> GPUUnit:
+    """Return a unit of generation 1 that no node accepted in that generation."""
+    condition = Condition(
+        type="Ready",
+        status="False",
+        reason=UnitReason.POD_UNSCHEDULABLE,
+        message="no GPU is left",
+        observedGeneration=generation,
+    )
+    held = unit(ordinal)
+    return attrs.evolve(
+        held,
+        metadata=attrs.evolve(held.metadata, generation=1),
+        status=GPUUnitStatus(conditions=(condition,)),
+    )
+
+
+def test_units_without_a_node_are_counted_with_the_words_about_the_oldest() -> None:
+    stock = attrs.evolve(
+        taken(ready=(1, 2)), progressing=(unplaced(12), unplaced(3), unit(4, "on its way"))
+    )
+    verdict = pool_verdict(pool(), stock)
+    assert verdict.reason is PoolReason.STOCK_UNSCHEDULABLE
+    assert verdict.message == "2 of 5 units have no node, p-3: no GPU is left"
+
+
+def test_words_about_an_earlier_spec_are_not_quoted() -> None:
+    stock = attrs.evolve(taken(ready=(1,)), progressing=(unplaced(2, generation=9),))
+    assert pool_verdict(pool(), stock).reason is PoolReason.STOCK_PROGRESSING
+
+
 def test_a_pool_is_not_ready_while_ready_units_are_stale() -> None:
     stale = attrs.evolve(taken(ready=(1, 2)), stale=(unit(2),))
     verdict = pool_verdict(pool(), stale)
@@ -152,6 +183,7 @@ def test_every_created_unit_is_living_or_consumed(
         (PoolReason.STOCK_READY, "Ready"),
         (PoolReason.STOCK_PROGRESSING, "Progressing"),
         (PoolReason.STOCK_SYNC_FAILED, "Progressing"),
+        (PoolReason.STOCK_UNSCHEDULABLE, "Progressing"),
         (PoolReason.STOCK_CONSUMED, "Empty"),
         (PoolReason.STOCK_FAILED, "Failed"),
         (PoolReason.INVALID_SPEC, "Failed"),

@@ -322,6 +322,23 @@ async def test_stock_with_an_invalid_spec_reports_it() -> None:
         assert phase_of(world.stock("odd")) == "Failed"
 
 
+async def test_stock_that_no_node_accepts_is_told_by_its_pool_within_ten_seconds() -> None:
+    world = World()
+    words = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    world.unschedulable = {"p-2": words, "p-3": words}
+    async with living(world), managing(world):
+        world.add_pool(replicas=3)
+        told = lambda: reason_of(world.pool())  # noqa: E731
+        await until(told, equals("StockUnschedulable"), seconds=10.0)
+        assert phase_of(world.pool()) == "Progressing"
+        text = message_of(world.pool())
+        assert text == f"2 of 3 units have no node, p-2: unit-p-2-1: {words}"
+        assert f"StockUnschedulable: {text}" in world.told("p", STOCK)
+        # A node was added.
+        world.unschedulable = {}
+        await until(told, equals("StockReady"))
+
+
 async def test_a_pool_without_our_finalizer_is_deleted_at_once() -> None:
     world = World()
     async with living(world), managing(world):

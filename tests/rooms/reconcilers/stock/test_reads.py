@@ -124,10 +124,9 @@ def stock(*, version: int = 1, is_ready: bool = False, **marks: Any) -> GPUUnit:
     )
 
 
-def failed(words: str, version: int = 1) -> GPUUnit:
-    condition = Condition(type="Ready", status="False", reason="PodStartupFailed", message=words)
-    status = GPUUnitStatus(phase="Failed", conditions=(condition,))
-    return attrs.evolve(stock(version=version), status=status)
+def failed(words: str, version: int = 1, *, reason: str = "PodStartupFailed") -> GPUUnit:
+    condition = Condition(type="Ready", status="False", reason=reason, message=words)
+    return attrs.evolve(stock(version=version), status=GPUUnitStatus(conditions=(condition,)))
 
 
 def changed_by_hand() -> GPUUnit:
@@ -175,6 +174,10 @@ POOL_CHANGES: Final = {
     "a new unit of it": ((pool(),), stock(is_ready=True)),
     "the readiness of its unit": ((pool(), stock()), stock(version=2, is_ready=True)),
     "another failure of its failed unit": ((pool(), failed("no such image")), failed("no key", 2)),
+    "what the scheduler says of its unit": (
+        (pool(), failed("no node", reason="PodUnschedulable")),
+        failed("no GPU", 2, reason="PodUnschedulable"),
+    ),
     "the spec of its unit": ((pool(), stock()), changed_by_hand()),
     "a claim on its unit": ((pool(), stock()), claimed(2)),
 }
