@@ -41,7 +41,7 @@ def console_files() -> tuple[Route, ...]:
     """Return open routes: the page itself asks for a token, and sends it for all that it shows."""
     page = _route(CONSOLE, PAGE)
     others = (_route(f"{CONSOLE}{name}", name) for name in file_names() if name != PAGE)
-    return (_led_on(), page, *others)
+    return (_led_on("/"), _led_on(CONSOLE.rstrip("/")), page, *others)
 
 
 @cache
@@ -60,12 +60,12 @@ def _route(path: str, name: str) -> Route:
     return _open_route(path, handler, answer)
 
 
-def _led_on() -> Route:
+def _led_on(path: str) -> Route:
     async def handler(_: Call[NoQuery, None]) -> Reply:
         return Reply(status=308, data=b"", headers={**HEADERS, "Location": CONSOLE})
 
     answer = Answer(status=308, description="Where it is.", form=Form.RAW, media_type=TEXT)
-    return _open_route(CONSOLE.rstrip("/"), handler, answer)
+    return _open_route(path, handler, answer)
 
 
 def _open_route(path: str, handler: Handler, answer: Answer) -> Route:

@@ -60,8 +60,9 @@ def test_the_policy_allows_no_other_host_and_no_inline_code() -> None:
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bon[a-z]+=|\bstyle=", page)
 
 
-async def test_the_path_without_its_last_slash_redirects(api: Service) -> None:
-    async with api.client.get("/console", allow_redirects=False) as response:
+@pytest.mark.parametrize("path", ["/", "/console"])
+async def test_a_path_that_leads_to_the_page_redirects(api: Service, path: str) -> None:
+    async with api.client.get(path, allow_redirects=False) as response:
         assert (response.status, response.headers["Location"]) == (308, "/console/")
 
 
