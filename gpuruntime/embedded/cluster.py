@@ -28,6 +28,7 @@ from gpuruntime.embedded.nodes.seed_objects import NodeOptions, create_seed_obje
 from gpuruntime.embedded.nodes.simulated_logs import SimulatedLogs
 from gpuruntime.embedded.objects.admission import CreationPolicy
 from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.objects.state_folder import StateFolder
 from gpuruntime.embedded.processes.pods import ProcessPods
 from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
 from gpuruntime.embedded.processes.programs import Programs
@@ -68,19 +69,26 @@ class EmbeddedCluster:
     """The server answers from the start; controllers and nodes work while `run` runs."""
 
     def __init__(
-        self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
+        self,
+        *,
+        now: Callable[[], datetime],
+        options: ClusterOptions = ClusterOptions(),
+        state: StateFolder | None = None,
     ) -> None:
+        """Continue with the objects of the folder, if there is one, and keep it up to date."""
         logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
         self.server = Server(
             now=now,
             rng=self._rng(options, "server"),
             logs=logs,
             options=ServerOptions(policies=options.policies),
+            state=state,
         )
         self.transport = InProcessTransport(self.server)
         # Set once the nodes exist and all informers are synced.
         self.ready = asyncio.Event()
         self._options = options
+        self._state = state
         self._now = _in_whole_seconds(now)
         self._client = Client(self.transport)
         self._informers = Informers(self._client, self._rng(options, "mirrors"))
@@ -95,6 +103,8 @@ class EmbeddedCluster:
         async with asyncio.TaskGroup() as tasks:
             for name, part in self._parts.items():
                 tasks.create_task(part(), name=name)
+            if self._state is not None:
+                tasks.create_task(self._state.run(self.server.store), name="state")
             tasks.create_task(self._informers.run(), name="mirrors")
             await self._informers.synced()
             self.ready.set()

@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import Final
 
 import attrs
+import structlog
 
+from gpuruntime.embedded.apiserver.documents import decode
 from gpuruntime.embedded.apiserver.pod_logs import (
     NO_LOGS,
     LogRequest,
@@ -31,13 +33,16 @@ from gpuruntime.embedded.objects.admission import CreationPolicy
 from gpuruntime.embedded.objects.cascading import DefinitionOwner, NamespaceOwner
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.namespaces import INITIAL, NAMESPACES
-from gpuruntime.embedded.objects.registry import Registry, Target
-from gpuruntime.embedded.objects.store import Store
+from gpuruntime.embedded.objects.registry import Kind, Registry, Target
+from gpuruntime.embedded.objects.state_folder import Record, Restored, StateFolder
+from gpuruntime.embedded.objects.store import Store, stored_as
 from gpuruntime.embedded.objects.subresources import Subresources
 from gpuruntime.embedded.objects.writes import Writes
 from gpuruntime.embedded.schemas.definitions import Definitions
 from gpuruntime.kube.transport import Request, Response
 from gpuruntime.models.definitions.rules import TWINS
+
+log = structlog.get_logger()
 
 LIMITS: Final = {
     "protobuf": "bodies are refused with 415 and answers are JSON",
@@ -82,10 +87,14 @@ class Server:
         rng: random.Random,
         logs: PodLogs = NO_LOGS,
         options: ServerOptions = ServerOptions(),
+        state: StateFolder | None = None,
     ) -> None:
+        """Restore the objects of the folder if there is one, and record every change in it."""
         self.registry = Registry(BUILTIN_KINDS)
-        self.store = Store(options.history_limit)
+        self.store = Store(options.history_limit, None if state is None else state.record)
         self._definitions = Definitions(self.store, self.registry, TWINS, now)
+        if state is not None and state.restored is not None:
+            self._restore(state.restored)
         owners = (
             NamespaceOwner(self.store),
             DefinitionOwner(self.store, self._definitions.kind, now),
@@ -96,7 +105,9 @@ class Server:
         self._subresources = Subresources(self.store, writes, deletions, now)
         self._discovery = Discovery(self.registry)
         self._logs = logs
-        _create_initial_objects(writes)
+        _create_initial_objects(self.store, writes)
+        if state is not None:
+            state.save(self.store)
 
     def compact(self) -> None:
         """Forget the history, as etcd's compaction does: older versions are answered with 410."""
@@ -133,6 +144,32 @@ class Server:
         except StatusError as refusal:
             return WholeAnswer(refusal.response())
 
+    def _restore(self, restored: Restored) -> None:
+        """Put the objects back: definitions first, as they say which custom kinds exist."""
+        self.store.continue_after(restored.version)
+        definitions = self._definitions.kind
+        others: list[Record] = []
+        for record in restored.records:
+            if (record.group, record.plural) == (definitions.group, definitions.plural):
+                self._restore_object(definitions, record)
+            else:
+                others.append(record)
+        self._definitions.refresh()
+        kinds = {(kind.group, kind.plural): kind for kind in self.registry}
+        for record in others:
+            kind = kinds.get((record.group, record.plural))
+            if kind is None:
+                log.warning(
+                    "object of an unknown kind is lost", kind=record.plural, key=record.path
+                )
+            else:
+                self._restore_object(kind, record)
+
+    def _restore_object(self, kind: Kind, record: Record) -> None:
+        body = bytes(record.body)
+        stored = stored_as(kind, record.path, decode(body), record.version, body)
+        self.store.collection(kind).restore(stored)
+
     def _answer(self, call: Call) -> Response:
         match call.target.subresource:
             case "" | "status":
@@ -156,12 +193,15 @@ class Server:
         return Call(target=target, request=request, query=first_values(request.query))
 
 
-def _create_initial_objects(writes: Writes) -> None:
-    """Create the objects that every cluster has from the start."""
+def _create_initial_objects(store: Store, writes: Writes) -> None:
+    """Create the objects that every cluster has from the start, unless they are restored."""
     for name in INITIAL:
-        writes.create(Target(kind=NAMESPACES), {"metadata": {"name": name}})
+        if store.collection(NAMESPACES).get(name) is None:
+            writes.create(Target(kind=NAMESPACES), {"metadata": {"name": name}})
     for name, value in SYSTEM_PRIORITIES.items():
-        writes.create(Target(kind=PRIORITY_CLASSES), {"metadata": {"name": name}, "value": value})
+        if store.collection(PRIORITY_CLASSES).get(name) is None:
+            body = {"metadata": {"name": name}, "value": value}
+            writes.create(Target(kind=PRIORITY_CLASSES), body)
 
 
 def _page_not_found() -> Response:

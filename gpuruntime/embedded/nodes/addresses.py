@@ -28,6 +28,22 @@ class Addresses:
             self._taken[uid] = self._next()
         return self._taken[uid]
 
+    def keep(self, uid: str, address: str) -> None:
+        """Count the address as taken by the Pod, which has it from an earlier kubelet.
+
+        Addresses that were passed over become the first to be reused. Others are ignored.
+        """
+        number = _number_of(address)
+        if number is None or uid in self._taken:
+            return
+        self._taken[uid] = address
+        if address in self._returned:
+            self._returned.remove(address)
+        while self._given < number:
+            self._returned.append(_address(_PODS, self._given))
+            self._given += 1
+        self._given = max(self._given, number + 1)
+
     def give_back(self, uid: str) -> None:
         """Release the Pod's address; do nothing if it has none."""
         address = self._taken.pop(uid, None)
@@ -39,6 +55,15 @@ class Addresses:
             return self._returned.popleft()
         self._given += 1
         return _address(_PODS, self._given - 1)
+
+
+def _number_of(address: str) -> int | None:
+    """Return the number of a Pod's address, or None if it is none of ours."""
+    network, _, rest = address.rpartition(".")[0].rpartition(".")
+    last = address.rpartition(".")[2]
+    if network != _PODS:
+        return None
+    return int(rest) * 254 + int(last) - 1
 
 
 def _address(network: str, number: int) -> str:

@@ -141,9 +141,14 @@ class Kubelet:
                 pod_ip=pod.status.podIP or self._addresses.take(uid),
                 pace=self._pace,
             )
-            began_at = loop_time()
+            # An earlier kubelet has run the Pod so far and noted that: its clock runs on.
+            started = pod.status.startTime
+            passed = (self._now() - started).total_seconds() if started else 0.0
             tracked = self._tracked_pods[key] = _TrackedPod(
-                uid=uid, sandbox=sandbox, began_at=began_at
+                uid=uid,
+                sandbox=sandbox,
+                began_at=loop_time() - passed,
+                noted_until=passed if started else -1.0,
             )
         return tracked
 
@@ -165,6 +170,8 @@ class Kubelet:
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Queue the Pod, unless the kubelet's own write changed it."""
+        if old is None and new is not None:
+            self._addresses.keep(new.metadata.uid, new.status.podIP)
         if old is None or new is None or _is_news(old, new):
             self._queue.add(key)
 

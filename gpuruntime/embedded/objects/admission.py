@@ -1,7 +1,7 @@
 """Admission: addresses, priorities and storage classes that other objects give to a new one."""
 
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 import attrs
@@ -19,6 +19,7 @@ from gpuruntime.embedded.kinds.service_rules import HEADLESS, OUTSIDE
 from gpuruntime.embedded.objects.namespaces import NAMESPACES
 from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.embedded.objects.store import Store
+from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.embedded.schemas.faults import invalid_value
 from gpuruntime.models.kubernetes.quantities import Quantity, parse_quantity
 
@@ -54,8 +55,9 @@ class Admission:
     def __init__(self, store: Store, policies: tuple[CreationPolicy, ...]) -> None:
         self._store = store
         self._policies = policies
-        self._addresses = 0
-        self._ports = 0
+        services = store.collection(SERVICES).present()
+        self._addresses = max((_number_of(each) for each in services), default=0)
+        self._ports = max((_last_port(each) - NODE_PORTS.start for each in services), default=0)
 
     def admit(self, target: Target, document: Document) -> None:
         if target.kind is SERVICES:
@@ -167,6 +169,19 @@ class Admission:
             metadata = stored.document()["metadata"]
             if metadata.get("annotations", {}).get(DEFAULT_CLASS) == "true":
                 spec["storageClassName"] = metadata["name"]
+
+
+def _number_of(service: Stored) -> int:
+    """Return the turn in which the Service got its address, or 0 if it has none of ours."""
+    text = service.fields["spec.clusterIP"]
+    if text in ("", HEADLESS) or IPv4Address(text) not in SERVICE_ADDRESSES:
+        return 0
+    return int(IPv4Address(text)) - int(SERVICE_ADDRESSES.network_address) - 1
+
+
+def _last_port(service: Stored) -> int:
+    ports = service.document()["spec"].get("ports") or ()
+    return max((each.get("nodePort", 0) for each in ports), default=0) or NODE_PORTS.start
 
 
 def _size(claim: Document) -> Quantity:

@@ -6,9 +6,9 @@ synchronous step puts the change into the store, the history and the watches.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from sys import intern
-from typing import Final
+from typing import Final, TypeAlias
 
 from gpuruntime.embedded.apiserver.documents import Document, encode
 from gpuruntime.embedded.objects.registry import Kind
@@ -17,6 +17,8 @@ from gpuruntime.embedded.objects.watches import Watches
 
 FIRST_VERSION: Final = 1
 NO_LABELS: Final[Mapping[str, str]] = {}
+
+Observer: TypeAlias = Callable[[Kind, Change], None]
 
 
 class Collection:
@@ -44,6 +46,11 @@ class Collection:
     def present(self, prefix: str = "") -> list[Stored]:
         """Return the objects whose path begins with the prefix, in etcd's order."""
         return list(Snapshot(self._objects, self._paths, {}).objects(prefix, ""))
+
+    def restore(self, stored: Stored) -> None:
+        """Take an object of an earlier store; neither history nor watches have a change of it."""
+        insort(self._paths, stored.path)
+        self._objects[stored.path] = stored
 
     def record(self, change: Change) -> None:
         """Apply a change; changes must come in the order of their versions."""
@@ -112,11 +119,16 @@ class Snapshot:
 
 
 class Store:
-    """All collections; a kind gets one at its first use and loses it with `drop`."""
+    """All collections; a kind gets one at its first use and loses it with `drop`.
 
-    def __init__(self, history_limit: int) -> None:
+    The observer is called with each change, in the order of their versions.
+    """
+
+    def __init__(self, history_limit: int, observer: Observer | None = None) -> None:
         self.version = FIRST_VERSION
         self.history_limit = history_limit
+        self._observer = observer
+        self._begun_version = 0
         self._collections: dict[tuple[str, str], Collection] = {}
         self._dropped: dict[tuple[str, str], int] = {}
 
@@ -124,7 +136,7 @@ class Store:
         place = (kind.group, kind.plural)
         found = self._collections.get(place)
         if found is None:
-            begun = self._dropped.get(place, 0)
+            begun = self._dropped.get(place, self._begun_version)
             found = self._collections[place] = Collection(kind, self.history_limit, begun)
         return found
 
@@ -136,6 +148,13 @@ class Store:
             self._dropped[place] = self.version
             dropped.watches.close()
 
+    def continue_after(self, version: int) -> None:
+        """Continue after the last version of an earlier store, whose history counts as compacted.
+
+        This comes before any collection exists.
+        """
+        self.version = self._begun_version = version
+
     def collections(self) -> Iterator[Collection]:
         return iter(list(self._collections.values()))
 
@@ -144,25 +163,35 @@ class Store:
         collection = self.collection(kind)
         self.version += 1
         stored = stored_from(kind, path, document, self.version)
-        collection.record(Change(self.version, path, collection.get(path), stored))
+        self._record(collection, Change(self.version, path, collection.get(path), stored))
         return stored
 
     def remove(self, kind: Kind, path: str) -> None:
         """Remove an object, which must exist."""
         collection = self.collection(kind)
         self.version += 1
-        collection.record(Change(self.version, path, collection.get(path), None))
+        self._record(collection, Change(self.version, path, collection.get(path), None))
+
+    def _record(self, collection: Collection, change: Change) -> None:
+        collection.record(change)
+        if self._observer is not None:
+            self._observer(collection.kind, change)
 
 
 def stored_from(kind: Kind, path: str, document: Document, version: int) -> Stored:
     """Encode a document; version 0 stands for a dry run's new object, which has no version."""
-    metadata = document["metadata"]
     if version:
-        metadata["resourceVersion"] = str(version)
+        document["metadata"]["resourceVersion"] = str(version)
     rest = {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
     encoded = encode({"kind": kind.kind, "apiVersion": kind.stored_api_version, **rest})
     # The encoder over-allocates; a copy has the exact size.
-    body = bytes(memoryview(encoded))
+    return stored_as(kind, path, document, version, bytes(memoryview(encoded)))
+
+
+def stored_as(kind: Kind, path: str, document: Document, version: int, body: bytes) -> Stored:
+    """Return the object whose encoded form is the body."""
     # Most objects repeat a few label texts: interning keeps one copy of each.
-    labels = {intern(name): intern(text) for name, text in metadata.get("labels", {}).items()}
+    labels = {
+        intern(name): intern(text) for name, text in document["metadata"].get("labels", {}).items()
+    }
     return Stored(path, version, body, labels or NO_LABELS, kind.fields_of(document))
