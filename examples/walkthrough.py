@@ -1,11 +1,14 @@
 """The way from stock to a running unit and its storage: python walkthrough.py [ADDRESS].
 
-Use a fresh `gpuruntime dev`, or another API on which it has not run before.
+It can run again: it deletes what an earlier run has left under its names, and each run has its own
+operations and its own flavour.
 """
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import attrs
 
@@ -30,13 +33,13 @@ from gpuruntime.client import (
     waiting,
 )
 
-STOCK = NewStock(
-    operationID="stock-g1-demo-001", specName="g1.1", memory="16Gi", gpu=1, replicas=2
-)
+RUN = str(time.time_ns())
+SPEC = f"g1.{RUN}"
+STOCK = NewStock(operationID=f"stock-{RUN}", specName=SPEC, memory="16Gi", gpu=1, replicas=2)
 UNIT = NewUnit(
-    operationID="unit-demo-001",
+    operationID=f"unit-001-{RUN}",
     name="demo-instance",
-    specName="g1.1",
+    specName=SPEC,
     image="python:3.12",
     access=Access(primaryPort="http"),
     template=Template(
@@ -46,7 +49,7 @@ UNIT = NewUnit(
     ),
 )
 STORAGE = NewStorage(
-    operationID="storage-demo-001",
+    operationID=f"storage-001-{RUN}",
     name="weights",
     size="1Gi",
     prepare=Prepare(fromImage="busybox:1.36", command=("sh", "-c", "echo hello > /storage/hello")),
@@ -55,19 +58,40 @@ MOUNTS = (StorageMount(name="weights", mountPath="/models"),)
 PATIENCE_SECONDS = 60.0
 
 
-class WalkedBeforeError(Exception):
-    pass
-
-
 async def walk(client: Client) -> None:
+    await remove_leftovers(client)
     await claim_a_unit(client)
     await use_a_storage(client)
 
 
+async def remove_leftovers(client: Client) -> None:
+    """Delete what an earlier run of this or of walkthrough.sh has left."""
+    for name in (UNIT.name, "second", "third"):
+        with suppress(NotFoundError):
+            await client.units.delete(name)
+        await waiting.until_unit_gone(client, name, timeout_seconds=PATIENCE_SECONDS)
+    with suppress(NotFoundError):
+        await client.pools.delete("g1-demo")
+    for name in ("weights-copy", STORAGE.name):
+        with suppress(NotFoundError):
+            await remove_storage(client, name)
+        await waiting.until_storage_gone(client, name, timeout_seconds=PATIENCE_SECONDS)
+
+
+async def remove_storage(client: Client, name: str) -> None:
+    """Delete a storage as soon as the units that mounted it have given it up."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                await client.storages.delete(name)
+                return
+            except ConflictError:
+                await asyncio.sleep(0.2)
+
+
 async def claim_a_unit(client: Client) -> None:
     """Send each operation twice: a repeated body changes nothing, another body is a conflict."""
-    if (await client.stock.seed(STOCK)).is_replay:
-        raise WalkedBeforeError(f"{STOCK.operationID} was done before: start a fresh dev")
+    await client.stock.seed(STOCK)
     assert (await client.stock.seed(STOCK)).is_replay
     try:
         await client.stock.seed(attrs.evolve(STOCK, replicas=3))
@@ -84,8 +108,8 @@ async def claim_a_unit(client: Client) -> None:
     assert ready.sourceStock
     print("unit:", ready.accessURL, "on", ready.nodeName, "from", ready.sourceStock.name)
 
-    await client.units.create(attrs.evolve(UNIT, operationID="unit-demo-002", name="second"))
-    third = attrs.evolve(UNIT, operationID="unit-demo-003", name="third")
+    await client.units.create(attrs.evolve(UNIT, operationID=f"unit-002-{RUN}", name="second"))
+    third = attrs.evolve(UNIT, operationID=f"unit-003-{RUN}", name="third")
     try:
         await client.units.create(third)
     except ConflictError as error:

@@ -2,16 +2,24 @@
 # The way from stock to a running unit and its storage, with curl only: walkthrough.sh [ADDRESS]
 #
 # ADDRESS or the variable GPURUNTIME_API is the API's; the default is http://127.0.0.1:8080.
-# Use a fresh `gpuruntime dev`, or another API on which it has not run. If KUBECONFIG is set, the
-# script ends with the output of kubectl.
+# It can run again: it deletes what an earlier run has left under its names, and each run has its own
+# operations and its own flavour. If KUBECONFIG is set, it ends with the output of kubectl.
 set -euo pipefail
 
 source "$(dirname "$0")/calls.sh" "${1:-}"
+run="$(date +%s)-$RANDOM"
+spec="g1.$run"
+
+# remove PATH: delete an object if it exists, and wait until it is gone.
+remove() {
+  call '[24]0[024]' DELETE "$1"
+  wait_for "$1" '_not_found"'
+}
 
 # unit OPERATION NAME IMAGE: print the body that requests a unit.
 unit() {
   cat <<BODY
-{"operationID": "$1", "name": "$2", "namespace": "runtime-instance", "specName": "g1.1",
+{"operationID": "$1-$run", "name": "$2", "namespace": "runtime-instance", "specName": "$spec",
  "image": "$3", "access": {"primaryPort": "http", "scheme": "http"},
  "template": {"command": ["python"], "args": ["-m", "http.server", "8080"],
               "ports": [{"name": "http", "port": 8080}]}}
@@ -20,22 +28,32 @@ BODY
 
 # stock REPLICAS: print the body that seeds this number of stock units.
 stock() {
-  echo '{"operationID": "stock-g1-demo-001", "specName": "g1.1", "memory": "16Gi", "gpu": 1,' \
-    "\"replicas\": $1}"
+  echo "{\"operationID\": \"stock-$run\", \"specName\": \"$spec\", \"memory\": \"16Gi\"," \
+    "\"gpu\": 1, \"replicas\": $1}"
 }
+
+echo "# What an earlier run has left is deleted."
+for name in demo-instance second third; do
+  remove "/gpu-units/$name"
+done
+for name in weights-copy weights; do
+  wait_for "/gpu-storages/$name" '"mountedBy":[]' '_not_found"'
+  remove "/gpu-storages/$name"
+done
+remove /operator/stockpools/g1-demo
 
 echo "# Two stock units: the same request again is the same operation, another body is a conflict."
 call 202 POST /operator/stock-units "$(stock 2)"
 call 200 POST /operator/stock-units "$(stock 2)"
 call 409 POST /operator/stock-units "$(stock 3)"
-wait_for /operator/jobs/stock-g1-demo-001 '"ready":2'
+wait_for "/operator/jobs/stock-$run" '"ready":2'
 has '"status":"succeeded"'
 has '"created":2'
 
 echo "# One of them becomes a unit that runs our image."
-call 201 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.12)"
-call 200 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.12)"
-call 409 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.13)"
+call 201 POST /gpu-units "$(unit unit-001 demo-instance python:3.12)"
+call 200 POST /gpu-units "$(unit unit-001 demo-instance python:3.12)"
+call 409 POST /gpu-units "$(unit unit-001 demo-instance python:3.13)"
 wait_for /gpu-units/demo-instance '"phase":"Ready"'
 has '"accessURL":"http://unit-demo-instance.runtime-instance.svc.'
 has '"memory":"16Gi"'
@@ -43,16 +61,16 @@ source=$(sed 's/.*"sourceStock":{"name":"\([^"]*\)".*/\1/' <<<"$answer")
 wait_for "/gpu-units/$source?lifecycle=stock" '"code":"gpuunit_not_found"'
 
 echo "# The second unit takes the last of the stock: a third is refused and leaves nothing behind."
-call 201 POST /gpu-units "$(unit unit-demo-002 second python:3.12)"
-call 409 POST /gpu-units "$(unit unit-demo-003 third python:3.12)"
+call 201 POST /gpu-units "$(unit unit-002 second python:3.12)"
+call 409 POST /gpu-units "$(unit unit-003 third python:3.12)"
 has '"code":"insufficient_capacity"'
 call 404 GET /gpu-units/third
 
 echo "# A pool that refills: the refused request succeeds now, and the pool replaces the stock."
-call 202 POST /operator/stockpools '{"operationID": "pool-g1-demo-001", "name": "g1-demo",
-  "specName": "g1.1", "memory": "16Gi", "gpu": 1, "replicas": 1, "refill": "Always"}'
+call 202 POST /operator/stockpools "{\"operationID\": \"pool-$run\", \"name\": \"g1-demo\",
+  \"specName\": \"$spec\", \"memory\": \"16Gi\", \"gpu\": 1, \"replicas\": 1, \"refill\": \"Always\"}"
 wait_for /operator/stockpools/g1-demo '"available":1'
-call 201 POST /gpu-units "$(unit unit-demo-003 third python:3.12)"
+call 201 POST /gpu-units "$(unit unit-003 third python:3.12)"
 wait_for /operator/stockpools/g1-demo '"consumed":1'
 wait_for /operator/stockpools/g1-demo '"available":1'
 
@@ -64,9 +82,9 @@ wait_for /gpu-units/third '"code":"gpuunit_not_found"'
 
 echo "# A storage that a command fills, and a copy of it: both are ready once their Job is done." \
   "On dev the Jobs are simulated and write nothing."
-call 201 POST /gpu-storages '{"operationID": "storage-demo-001", "name": "weights", "size": "1Gi",
+call 201 POST /gpu-storages '{"operationID": "storage-001-'"$run"'", "name": "weights", "size": "1Gi",
   "prepare": {"fromImage": "busybox:1.36", "command": ["sh", "-c", "echo hello > /storage/hello"]}}'
-call 201 POST /gpu-storages '{"operationID": "storage-demo-002", "name": "weights-copy",
+call 201 POST /gpu-storages '{"operationID": "storage-002-'"$run"'", "name": "weights-copy",
   "size": "1Gi", "prepare": {"fromStorageName": "weights"}}'
 wait_for /gpu-storages/weights '"phase":"Ready"'
 wait_for /gpu-storages/weights-copy '"phase":"Ready"'

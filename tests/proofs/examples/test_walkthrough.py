@@ -67,10 +67,31 @@ def test_the_walk_through_reaches_its_end(
     words = "the accessor of storage weights is not ready" if argv == SHELL else "AccessorFailed: "
     assert words in done.stdout
 
-    again = walk(*argv, dev.address)
-    assert again.returncode == 1
-    words = "wanted 202, not 200" if argv == SHELL else "was done before"
-    assert words in again.stderr
+
+@pytest.mark.parametrize(
+    "order", [(SHELL, SHELL), (PYTHON, PYTHON), (SHELL, PYTHON), (PYTHON, SHELL)], ids=str
+)
+def test_the_walk_throughs_run_again_and_after_each_other(
+    program: Programs, order: tuple[tuple[str | Path, ...], ...]
+) -> None:
+    dev = program.dev()
+    for argv in order:
+        done = walk(*argv, dev.address)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_walk_through_starts_after_one_that_was_interrupted(program: Programs) -> None:
+    """The interrupted one leaves two units that want the same storage."""
+    dev = program.dev()
+    words = "is held by unit demo-instance"
+    first = subprocess.Popen([*map(str, SHELL), dev.address], stdout=subprocess.PIPE, text=True)
+    with first:
+        assert first.stdout is not None
+        assert any(words in line for line in first.stdout)
+        first.kill()
+    for argv in (PYTHON, SHELL):
+        done = walk(*argv, dev.address)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_shell_script_reports_where_it_stopped_without_an_api() -> None:
