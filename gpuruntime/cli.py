@@ -3,13 +3,13 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from gpuruntime.commands import arguments
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.settings import client as client_settings
-from gpuruntime.settings.load import load
+from gpuruntime.settings.load import NO_DEFAULTS, load
 from gpuruntime.settings.schema import KubernetesMode, LogFormat, LogLevel, Settings
 
 BREACH = 1
@@ -64,6 +64,12 @@ def parser() -> argparse.ArgumentParser:
     _add_role_flags(dev)
     dev.add_argument(
         "--only", choices=["cluster"], help="run the embedded cluster without any role"
+    )
+    dev.add_argument(
+        "--state",
+        default="",
+        metavar="DIR",
+        help="keep everything in this folder over restarts (default: keep nothing)",
     )
     dev.set_defaults(command=_dev)
     audit = commands.add_parser(
@@ -135,13 +141,15 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", help="context of the kubeconfig (default: its current one)")
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(
+    options: argparse.Namespace, defaults: Mapping[tuple[str, ...], str] = NO_DEFAULTS
+) -> Settings:
     flags = {
         keys: value
         for name, keys in FLAGS.items()
         if (value := getattr(options, name, None)) is not None
     }
-    return load(options.config, flags=flags)
+    return load(options.config, flags=flags, defaults=defaults)
 
 
 def _configure_logs(loaded: Settings) -> None:
@@ -201,13 +209,16 @@ def _results(options: argparse.Namespace) -> int:
 
 
 def _dev(options: argparse.Namespace) -> int:
-    loaded = _settings(options)
-    _configure_logs(loaded)
     from gpuruntime.roles import lifecycle
-    from gpuruntime.roles.dev import dev
+    from gpuruntime.roles.dev import dev, ports
 
+    free = ports.free_addresses()
+    form = LogFormat.CONSOLE if sys.stderr.isatty() else LogFormat.JSON
+    loaded = _settings(options, {**free, ("logging", "format"): form.value})
+    _configure_logs(loaded)
+    ports.log_others(loaded, free)
     return lifecycle.run_to_exit(
-        lambda: dev.Dev(loaded, only_cluster=options.only == "cluster"),
+        lambda: dev.Dev(loaded, only_cluster=options.only == "cluster", state=options.state),
         grace_seconds=loaded.shutdownGrace,
     )
 

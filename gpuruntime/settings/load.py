@@ -16,6 +16,7 @@ from gpuruntime.strict.structure import StrictError, StrictReader
 from gpuruntime.strict.yaml_documents import read_mapping
 
 # Only these variables override file and flags: addresses and secrets.
+NO_DEFAULTS: Mapping[tuple[str, ...], str] = {}
 ADDRESSES = {
     "GPURUNTIME_LISTEN": ("listen",),
     "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
@@ -30,14 +31,21 @@ def load(
     *,
     flags: Mapping[tuple[str, ...], str],
     environment: Mapping[str, str] = os.environ,
+    defaults: Mapping[tuple[str, ...], str] = NO_DEFAULTS,
 ) -> Settings:
-    """Return the settings of this start. Name every bad key in one ConfigurationError."""
+    """Return the settings of this start. Name every bad key in one ConfigurationError.
+
+    `defaults` replace those of the schema.
+    """
     document = read_mapping(path) if path else {}
     for keys, value in flags.items():
         _put(document, keys, value)
     for name, keys in ADDRESSES.items():
         if environment.get(name):
             _put(document, keys, environment[name])
+    for keys, value in defaults.items():
+        if not _is_set(document, keys):
+            _put(document, keys, value)
     try:
         return _reader.read(document, Settings)
     except StrictError as error:
@@ -70,6 +78,12 @@ def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
     if isinstance(value, str) and applies(value):
         return value
     raise ValueError(f"must be {what}, not {value!r}")
+
+
+def _is_set(document: object, keys: tuple[str, ...]) -> bool:
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document is not None
 
 
 def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None:

@@ -11,12 +11,16 @@ from structlog.typing import Processor
 CHATTY = ("aiohttp.access", "asyncio", "kubernetes_asyncio", "nats")
 
 
+# A person reads the time of day, in the machine's own zone.
+PERSONS_TIME = "%H:%M:%S"
+
+
 def configure(*, level: str, is_json: bool, stream: TextIO = sys.stderr) -> None:
     """Configure logging, once per process and before the first line."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="iso" if is_json else PERSONS_TIME, utc=is_json),
         structlog.processors.format_exc_info if is_json else _as_it_is,
     ]
     renderer: Processor = (

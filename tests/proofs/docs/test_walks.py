@@ -10,7 +10,7 @@ import pytest
 from tests.proofs.docs.pages import ROOT, Page, page_of
 from tests.proofs.docs.walking import Walk
 from tests.proofs.real_cluster.product import Process
-from tests.rooms.roles.programs import Programs, programs
+from tests.rooms.roles.programs import Programs, programs, suggested
 
 # They run concurrently on one dev, since their objects have different names and specs.
 PAGES = ("docs/walkthrough.md", "docs/serverless.md", "docs/invocations.md")
@@ -34,10 +34,8 @@ def test_every_block_answers_as_its_page_shows(program: Programs) -> None:
 
 def said_by(dev: Process) -> Page:
     """Return the commands that dev suggests as a page, with a part of its function's answer."""
-    lines = [line for line in dev.log.read_text().splitlines() if line.startswith("  curl ")]
-    assert len(lines) == 5
-    shell = "\n".join(lines)
-    return Page("dev", f'```sh\n{shell}\n```\n```text\n…{{"hello":"world"}}…\n```\n')
+    shell = "\n".join(suggested(dev.log.read_text()))
+    return Page("dev", f'```sh\n{shell}\n```\n```text\n…{{\n  "hello": "world"\n}}…\n```\n')
 
 
 def test_no_page_uses_another_local_address() -> None:

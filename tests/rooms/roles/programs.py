@@ -16,7 +16,13 @@ from tests.proofs.real_cluster.product import NOWHERE, Process
 
 ANY_PORT = "127.0.0.1:0"
 # The last line that dev prints when all roles are up.
-UP = "gpu-units/demo\n"
+UP = " units list\n"
+
+
+def suggested(text: str) -> list[str]:
+    """Return the commands that the banner of dev suggests."""
+    _, _, commands = text.partition("try, in another terminal\n")
+    return [line[2:] for line in commands.splitlines() if line.startswith("  ")]
 
 
 class Programs:

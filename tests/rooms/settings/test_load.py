@@ -4,7 +4,7 @@ import pytest
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.settings.load import load
-from gpuruntime.settings.schema import Address, KubernetesMode, Settings
+from gpuruntime.settings.schema import Address, KubernetesMode, LogFormat, Settings
 from gpuruntime.strict.durations import parse_duration
 
 NO_FLAGS: dict[tuple[str, ...], str] = {}
@@ -203,3 +203,19 @@ def test_settings_that_contradict_the_authentication_mode_are_named(
 def test_a_certificate_without_its_key_is_rejected(tmp_path: Path) -> None:
     assert "tls.keyFile: is empty" in refusal(tmp_path, "tls: {certificateFile: a}")
     assert "tls.certificateFile: is empty" in refusal(tmp_path, "tls: {keyFile: a}")
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [("", 18080), ("listen: null", 18080), ("listen: 127.0.0.1:9", 9)],
+    ids=["a key that is absent", "a key that is null", "a key that is set"],
+)
+def test_a_default_of_the_caller_is_for_keys_that_are_not_set(
+    tmp_path: Path, text: str, port: int
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    defaults = {("listen",): "127.0.0.1:18080", ("logging", "format"): "console"}
+    loaded = load(str(path), flags={}, environment={}, defaults=defaults)
+    assert loaded.listen.port == port
+    assert loaded.logging.format is LogFormat.CONSOLE

@@ -92,7 +92,7 @@ async def running(
     dev = Dev(
         settings or local_settings(), only_cluster=only_cluster, output=output, programs=programs
     )
-    word = "kubeconfig" if only_cluster else "curl"
+    word = "kubeconfig" if only_cluster else "units list"
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(dev.run(), name="dev")
         await eventually(output.getvalue, lambda text: word in text, within_seconds=60)

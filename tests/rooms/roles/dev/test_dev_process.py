@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from operator import not_
 from pathlib import Path
@@ -14,7 +15,7 @@ import yaml
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.product import Caller, Process
-from tests.rooms.roles.programs import ANY_PORT, Programs, printed
+from tests.rooms.roles.programs import ANY_PORT, UP, Programs, printed, suggested, wait_for
 
 GRACE_SECONDS = 10.0
 
@@ -38,14 +39,14 @@ def test_dev_is_up_within_three_seconds(program: Programs) -> None:
 
 def test_the_suggested_commands_work_when_pasted(program: Programs) -> None:
     dev = program.dev()
-    lines = [line for line in dev.log.read_text().splitlines() if line.startswith("  curl ")]
-    assert len(lines) == 5
+    lines = suggested(dev.log.read_text())
+    assert len(lines) == 6
+    assert f"{sys.executable} -m gpuruntime pools create" in lines[1]
     pasted = subprocess.run(
         ["bash", "-ec", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
     )
     assert pasted.returncode == 0, pasted.stderr
-    assert '"name":"demo"' in pasted.stdout
-    assert '"body":{"hello":"world"}' in pasted.stdout
+    assert '"hello": "world"' in pasted.stdout
     Caller(dev.address).until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
 
 
@@ -71,6 +72,64 @@ def test_dev_listens_on_127_0_0_1_only(program: Programs) -> None:
         socket.create_connection(("127.0.0.1", port)).close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port))
+
+
+def test_a_second_dev_takes_free_ports_and_prints_them(program: Programs) -> None:
+    addresses = set()
+    for _ in range(2):
+        dev = program.start("dev", listen=None, operations={})
+        text = wait_for(dev, UP)
+        addresses |= {printed(dev, "api")}
+        assert Caller(printed(dev, "api")).get("/health").status == 200
+        is_usual = printed(dev, "api") == "http://127.0.0.1:8080"
+        assert ("port is in use, another one is taken" in text) is not is_usual
+        assert is_usual or f"export GPURUNTIME_SERVER={printed(dev, 'api')}" in text
+    assert len(addresses) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_state_folder_keeps_everything_over_restarts(
+    program: Programs, tmp_path: Path, number: int
+) -> None:
+    state = tmp_path / "state"
+    dev = program.dev("--state", str(state))
+    assert printed(dev, "kubeconfig") == str(state / "kubeconfig")
+    assert f"state        {state}, new\n" in dev.log.read_text()
+    pasted = "\n".join(suggested(dev.log.read_text()))
+    subprocess.run(["bash", "-ec", pasted], capture_output=True, timeout=60, check=True)
+    caller = Caller(dev.address)
+    sent = {"serverlessRequestID": "echo", "invocationID": "first", "payload": {"a": 1}}
+    assert caller.post("/serverless/invocations", sent).status == 202
+    path = "/serverless/invocations/first?serverlessRequestID=echo"
+    done = caller.until(path, lambda view: view["state"] == "succeeded")
+    before = {each: caller.get(f"/gpu-units/{each}").data for each in ("demo", "echo-w-1")}
+    time.sleep(1.2)  # more than the journal may be behind
+    os.kill(dev.pid, number)
+    dev.exit_code()
+
+    again = program.dev("--state", str(state))
+    was_killed = number == signal.SIGKILL
+    assert ("the last run was killed" in again.log.read_text()) is was_killed
+    caller = Caller(again.address)
+    unit = caller.get("/gpu-units/demo").data
+    assert [unit[each] for each in ("createdAt", "nodeName", "sourceStock", "phase")] == [
+        before["demo"][each] for each in ("createdAt", "nodeName", "sourceStock", "phase")
+    ]
+    assert caller.get(path).data == done
+    called = {"serverlessRequestID": "echo", "mode": "sync", "payload": {"hello": "again"}}
+    assert caller.post("/serverless/invocations", called).data["body"] == {"hello": "again"}
+    assert caller.get("/gpu-units/echo-w-1").data["createdAt"] == before["echo-w-1"]["createdAt"]
+
+
+def test_a_state_folder_in_use_is_one_line_with_the_remedy(
+    program: Programs, tmp_path: Path
+) -> None:
+    program.start("dev", "--only", "cluster", "--state", str(tmp_path / "state"))
+    eventually_blocking((tmp_path / "state" / "kubeconfig").exists, bool)
+    second = program.start("dev", "--state", str(tmp_path / "state"))
+    assert second.exit_code() == 2
+    assert "another gpuruntime dev uses this folder: stop it" in second.log.read_text()
+    assert "Traceback" not in second.log.read_text()
 
 
 @pytest.mark.parametrize("key", ["listen", "operations.listen"])

@@ -73,9 +73,19 @@ async def test_our_objects_are_admitted_where_the_roles_read_them(
             assert await refusal(client, resource, namespace) == ""
 
 
-async def test_an_installation_is_repeated_without_an_error() -> None:
-    async with installed(NamespaceSettings()) as client:
-        await install(client, Settings())
+async def test_an_installation_over_an_earlier_one_brings_its_definitions_up_to_date() -> None:
+    name = f"{GPU_UNITS.plural}.{GPU_UNITS.group}"
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+    async with running_cluster() as world:
+        await install(world.client, Settings())
+        before = world.raw(path)
+        await install(world.client, Settings())
+        assert world.raw(path) == before
+
+        older = world.raw(path, {"spec": {"names": {"shortNames": ["older"]}}})
+        assert older["spec"] != before["spec"]
+        await install(world.client, Settings())
+        assert world.raw(path)["spec"] == before["spec"]
 
 
 @pytest.mark.parametrize(
