@@ -80,6 +80,10 @@ class Names:
     def state(self, function: str, invocation: str) -> str:
         return f"{self.prefix}.state.{_function(function)}.{_invocation(invocation)}"
 
+    def states_of(self, function: str) -> str:
+        """Return the subjects of all records of a function."""
+        return f"{self.prefix}.state.{_function(function)}.*"
+
     def changed(self, function: str, invocation: str) -> str:
         """Return the subject to which the broker republishes each new record."""
         return f"{self.prefix}.changed.{_function(function)}.{_invocation(invocation)}"

@@ -77,6 +77,7 @@ from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
+    InvocationSummary,
     InvocationView,
     WorkersView,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "HealthView",
     "Holder",
     "InvalidRequestError",
+    "InvocationSummary",
     "InvocationView",
     "Invoke",
     "Job",

@@ -12,6 +12,7 @@ from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
+    InvocationSummary,
     InvocationView,
 )
 
@@ -36,6 +37,9 @@ class Functions:
             return await self._calls.page(path_of(_SERVERLESS, "functions"), FunctionView, query)
 
         return every(fetch)
+
+    async def get(self, function: str) -> Reply[FunctionView]:
+        return await self._calls.read(path_of(_SERVERLESS, "functions", function), FunctionView)
 
 
 class Invocations:
@@ -68,6 +72,23 @@ class Invocations:
             repeat=Repeat.UNANSWERED,
             timeout_seconds=life + _WAY_SECONDS,
         )
+
+    def list(
+        self, function: str, *, state: str = "", limit: int = PAGE_ITEMS
+    ) -> AsyncIterator[InvocationSummary]:
+        """Yield the invocations that the broker still keeps, the oldest change first."""
+
+        async def fetch(cursor: str) -> Page[InvocationSummary]:
+            query = {
+                "serverlessRequestID": function,
+                "state": state,
+                "limit": limit,
+                "cursor": cursor,
+            }
+            path = path_of(_SERVERLESS, _INVOCATIONS)
+            return await self._calls.page(path, InvocationSummary, query)
+
+        return every(fetch)
 
     async def get(self, function: str, invocation: str) -> Reply[InvocationView]:
         path, query = self._place(function, invocation)

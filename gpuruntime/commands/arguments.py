@@ -223,6 +223,7 @@ VERBS: Final = (
     Verb("storages files mkdir", "create a folder", (STORAGE, PATH), is_listed=False),
 
     Verb("functions list", "list functions by name", (WATCH,)),
+    Verb("functions get", "show a function with its work and its workers", (FUNCTION, WATCH)),
     Verb("invoke", "call a function", (
         FUNCTION,
         (arg("--data", metavar="JSON", help="the payload"),
@@ -230,6 +231,10 @@ VERBS: Final = (
         arg("--id", metavar="ID", help="the same id again does not run it again"),
         arg("--life", type=_seconds, metavar="TIME", help="from acceptance to its end"),
         arg("--sync", action="store_true", help="wait for the answer and print it"), *WAIT)),
+    Verb("invocations list", "list a function's invocations, the latest change last", (
+        FUNCTION,
+        arg("--state", choices=("queued", "running", "succeeded", "failed", "expired", "cancelled",
+                                "dead_lettered")), WATCH)),
     Verb("invocations get", "show an invocation", (FUNCTION, INVOCATION)),
     Verb("invocations wait", "wait until an invocation has succeeded", (
         FUNCTION, INVOCATION, TIMEOUT)),

@@ -13,6 +13,7 @@ from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
+    InvocationSummary,
     InvocationView,
 )
 
@@ -20,6 +21,20 @@ from gpuruntime.models.views.serverless import (
 async def list_functions(session: Session) -> None:
     await session.print_list(
         FunctionView, session.client.functions.list, lambda view: view.serverlessRequestID
+    )
+
+
+async def get_function(session: Session) -> None:
+    function = session.options.function
+    await session.print_view(lambda: session.client.functions.get(function))
+
+
+async def list_invocations(session: Session) -> None:
+    asked = session.options
+    await session.print_list(
+        InvocationSummary,
+        lambda: session.client.invocations.list(asked.function, state=asked.state or ""),
+        lambda view: view.invocationID,
     )
 
 

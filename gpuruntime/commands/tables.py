@@ -19,6 +19,7 @@ from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
+    InvocationSummary,
     InvocationView,
 )
 from gpuruntime.models.views.storages import StorageView
@@ -109,6 +110,15 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "WORKER": "workerName",
         "STATUS": lambda view: view.statusCode or "",
         "ERROR": lambda view: _joined(view.failureClass, view.error and view.error.message),
+    },
+    InvocationSummary: {
+        "INVOCATION": "invocationID",
+        "STATE": "state",
+        "ATTEMPT": "attempt",
+        "WORKER": "workerName",
+        "STATUS": lambda view: view.statusCode or "",
+        "AGE": "acceptedAt",
+        "ERROR": lambda view: _joined(view.failureClass, view.error),
     },
     DeadLetterView: {
         "LETTER": "deadLetterID",

@@ -1,7 +1,7 @@
-"""The route that lists functions with their work and their workers."""
+"""The routes that list functions, and read one, with their work and their workers."""
 
 from gpuruntime.api.auth.access import FUNCTIONS, Access, Verb
-from gpuruntime.api.http.routing import READ, Answer, Call, Form, Reply, Route
+from gpuruntime.api.http.routing import READ, Answer, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.routes.invocations import SERVERLESS, TAG
 from gpuruntime.api.views.pages import PageQuery, cursor_after, position_of
 from gpuruntime.api.views.serverless import function_view
@@ -18,6 +18,10 @@ def function_routes(functions: Functions) -> tuple[Route, ...]:
             data=[function_view(each) for each in page.functions],
             next=cursor_after(page.next) if page.next else "",
         )
+
+    async def read(call: Call[NoQuery, None]) -> Reply:
+        found = await functions.get(call.path("serverlessRequestID"), call.scope)
+        return Reply(data=function_view(found))
 
     return (
         Route(
@@ -37,6 +41,17 @@ def function_routes(functions: Functions) -> tuple[Route, ...]:
                 ),
             ),
             errors=READ,
+            tag=TAG,
+        ),
+        Route(
+            method="GET",
+            path=f"{SERVERLESS}/functions/{{serverlessRequestID}}",
+            name="getFunction",
+            access=Access(verb=Verb.GET, resource=FUNCTIONS),
+            handler=read,
+            summary="Read a function with its work and its workers",
+            answers=(Answer(status=200, description="The function.", model=FunctionView),),
+            errors=(*READ, "function_not_found"),
             tag=TAG,
         ),
     )

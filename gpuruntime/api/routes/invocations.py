@@ -1,7 +1,7 @@
-"""The routes of invocations: send one, wait for it, read it, cancel it."""
+"""The routes of invocations: send one, wait for it, list them, read one, cancel it."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import attrs
 
@@ -21,9 +21,11 @@ from gpuruntime.api.http.routing import (
     Route,
 )
 from gpuruntime.api.openapi import examples
-from gpuruntime.api.views.serverless import accepted_view, invocation_view
-from gpuruntime.models.kinds.invocations import Mode
-from gpuruntime.models.views.serverless import AcceptedView, InvocationView
+from gpuruntime.api.views.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of
+from gpuruntime.api.views.serverless import accepted_view, invocation_summary, invocation_view
+from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.kinds.invocations import Mode, State
+from gpuruntime.models.views.serverless import AcceptedView, InvocationSummary, InvocationView
 from gpuruntime.serverless.calling.functions import missing_function
 from gpuruntime.serverless.calling.invocations import missing_invocation
 from gpuruntime.serverless.calling.requests import FunctionID, Invoke, parse_invoke
@@ -42,6 +44,16 @@ class InvocationQuery:
     """The function of an invocation, as ids are unique only within a function."""
 
     serverlessRequestID: FunctionID
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class InvocationsQuery:
+    """The invocations of one function, in one state or in any."""
+
+    serverlessRequestID: FunctionID
+    state: Annotated[str, Schema(enum=tuple(State))] = ""
+    limit: Limit = DEFAULT_LIMIT
+    cursor: Cursor = ""
 
 
 def invocation_routes(
@@ -73,6 +85,26 @@ def invocation_routes(
                 ),
             ),
             errors=(*WRITE, "function_not_found", "operation_conflict", "queue_full"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="GET",
+            path=INVOCATIONS,
+            name="listInvocations",
+            access=Access(verb=Verb.LIST, resource=access.INVOCATIONS),
+            handler=handlers.list,
+            summary="List the invocations of a function, the oldest change first",
+            query=InvocationsQuery,
+            answers=(
+                Answer(
+                    status=200,
+                    description="A page of invocations, without the functions' answers.",
+                    form=Form.PAGE,
+                    model=InvocationSummary,
+                ),
+            ),
+            errors=QUEUED,
             needs_cluster=False,
             tag=TAG,
         ),
@@ -129,6 +161,22 @@ class _InvocationHandlers:
         if accepted.is_duplicate:
             return Reply(data=view, headers=REPLAYED)
         return Reply(status=202, data=view)
+
+    async def list(self, call: Call[InvocationsQuery, None]) -> Reply:
+        query = call.query
+        if not await self._is_own(call, query.serverlessRequestID):
+            return Reply(data=[])
+        page = await self._service.invocations.page(
+            query.serverlessRequestID,
+            limit=query.limit,
+            after=number_of(query.cursor),
+            state=query.state,
+            tenants=call.scope.tenants,
+        )
+        return Reply(
+            data=[invocation_summary(record) for record in page.records],
+            next=cursor_after(str(page.next)) if page.next else "",
+        )
 
     async def get(self, call: Call[InvocationQuery, None]) -> Reply:
         function, invocation = call.query.serverlessRequestID, call.path("invocationID")

@@ -10,6 +10,7 @@ from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
+    InvocationSummary,
     InvocationView,
     WorkersView,
 )
@@ -50,6 +51,24 @@ def invocation_view(outcome: Outcome) -> InvocationView:
         failureClass=record.failureClass,
         acceptedAt=record.acceptedAt,
         deadlineAt=record.deadlineAt,
+        startedAt=record.startedAt,
+        completedAt=record.completedAt,
+    )
+
+
+def invocation_summary(record: Record) -> InvocationSummary:
+    error = _error_of(record)
+    return InvocationSummary(
+        invocationID=record.invocationID,
+        serverlessRequestID=record.serverlessRequestID,
+        mode=record.mode,
+        state=record.state,
+        attempt=record.attempt,
+        workerName=record.workerName,
+        statusCode=record.statusCode,
+        error=error.message if error else "",
+        failureClass=record.failureClass,
+        acceptedAt=record.acceptedAt,
         startedAt=record.startedAt,
         completedAt=record.completedAt,
     )

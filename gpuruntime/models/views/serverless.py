@@ -54,6 +54,24 @@ class InvocationView:
 
 
 @attrs.frozen(kw_only=True, slots=False)
+class InvocationSummary:
+    """An invocation in a list: all but the function's answer, which is read by its id."""
+
+    invocationID: str
+    serverlessRequestID: str
+    mode: ModeText
+    state: StateText
+    attempt: int
+    workerName: str
+    statusCode: int | None
+    error: str
+    failureClass: FailureText | None
+    acceptedAt: datetime
+    startedAt: datetime | None
+    completedAt: datetime | None
+
+
+@attrs.frozen(kw_only=True, slots=False)
 class WorkersView:
     desired: int
     ready: int

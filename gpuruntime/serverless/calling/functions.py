@@ -94,6 +94,17 @@ class Functions:
             return found
         raise missing_function(name)
 
+    async def get(self, name: str, scope: Scope = EVERYTHING) -> Function:
+        """Return the function with its work, or raise FunctionNotFoundError."""
+        if not await self.is_of(scope, name):
+            raise missing_function(name)
+        owner = owner_of(self._units.store.by_index(FUNCTION, name))
+        if owner is None:
+            raise missing_function(name)
+        with bus_translated():
+            self._queue.demand()
+            return await self._described(owner, await self._depths.read())
+
     async def is_of(self, scope: Scope, name: str) -> bool:
         """Return whether the scope holds the function's owner; False if there is no owner."""
         owner = owner_of(self._units.store.by_index(FUNCTION, name))

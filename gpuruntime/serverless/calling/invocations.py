@@ -4,7 +4,7 @@ They are read from the stream of records first, then from the result store if th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -13,11 +13,12 @@ import attrs
 import msgspec
 import structlog
 
+from gpuruntime.bus.batch_reads import Batch, read_batch
 from gpuruntime.bus.chunks import Bodies
-from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
+from gpuruntime.bus.errors import BadNameError, BusError, MalformedMessageError, MissingError
 from gpuruntime.bus.messages import Control, ControlCommand, Record, encode
-from gpuruntime.bus.names import is_function_name, is_invocation_id
-from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.bus.names import Names, is_function_name, is_invocation_id
+from gpuruntime.bus.records import ConflictError, StoredRecord, record_of
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import FailureClass, State
@@ -38,6 +39,8 @@ log = structlog.get_logger()
 
 # How often a worker may change the record while it is being cancelled.
 LOOKS: Final = 5
+# How many bytes of answers a page reads: they are read with it, then left out.
+MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
 # Far above the longest answer that a worker accepts; longer bodies are not read.
 MOST_PARTS: Final = 64
 
@@ -49,6 +52,14 @@ class Outcome:
     record: Record
     body: msgspec.Raw
     is_duplicate: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RecordPage:
+    """`next` is the sequence after which the next page begins; 0 on the last page."""
+
+    records: tuple[Record, ...]
+    next: int
 
 
 class Invocations:
@@ -74,6 +85,44 @@ class Invocations:
         with bus_translated():
             self._queue.demand()
             return await self._whole(await self._find(function, invocation))
+
+    async def page(
+        self,
+        function: str,
+        *,
+        limit: int,
+        after: int,
+        state: str = "",
+        tenants: frozenset[str] | None = None,
+    ) -> RecordPage:
+        """Return a page of the records that the broker keeps, the oldest change first.
+
+        A page may be shorter than `limit`. Records of other tenants than these are left out: the
+        function's name may have been another tenant's.
+        """
+        queue, left = self._queue, 1
+        found: list[Record] = []
+        with bus_translated():
+            queue.demand()
+            while left and not found:
+                batch = await read_batch(
+                    queue.connection,
+                    queue.names.states,
+                    queue.names.states_of(function),
+                    after=after,
+                    most=limit,
+                    most_bytes=MOST_PAGE_BYTES,
+                )
+                if not batch.messages:
+                    return RecordPage(records=(), next=0)
+                after, left = batch.messages[-1].sequence, batch.left
+                found = [
+                    record
+                    for record in _listed(batch, queue.names)
+                    if (not state or record.state == state)
+                    and (tenants is None or record.tenant in tenants)
+                ]
+        return RecordPage(records=tuple(found), next=after if left else 0)
 
     async def call(self, request: Invoke, *, is_wanted: Callable[[], bool]) -> Outcome:
         """Accept the invocation and wait for its end, at most until its deadline.
@@ -213,6 +262,16 @@ def _unread(record: Record, reason: str) -> UnknownOutcomeError:
         f"invocation {record.invocationID} of function {record.serverlessRequestID}: {reason}: "
         "read it later, or send the same request again"
     )
+
+
+def _listed(batch: Batch, names: Names) -> Iterator[Record]:
+    """Yield the records; an expired one leaves an empty message, and a malformed one is logged."""
+    for message in batch.messages:
+        if message.data:
+            try:
+                yield record_of(message.subject, message.data, names)
+            except (MalformedMessageError, BadNameError) as error:
+                log.warning("record skipped", subject=message.subject, reason=str(error))
 
 
 def missing_invocation(function: str, invocation: str) -> InvocationNotFoundError:

@@ -112,7 +112,11 @@ ROUTES: dict[str, Served] = {
     f"POST {API}/serverless/invocations": MAKES,
     f"GET {API}/serverless/invocations/{{invocationID}}": OF_FUNCTION,
     f"DELETE {API}/serverless/invocations/{{invocationID}}": OF_FUNCTION,
+    f"GET {API}/serverless/invocations": Served(
+        Kind.LIST, query=f"?serverlessRequestID={FOREIGN}"
+    ),
     f"GET {API}/serverless/functions": LIST,
+    f"GET {API}/serverless/functions/{{serverlessRequestID}}": THING,
     f"GET {API}/serverless/dead-letters": Served(
         Kind.LIST, query=f"?serverlessRequestID={FOREIGN}"
     ),

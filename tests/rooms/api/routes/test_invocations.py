@@ -280,3 +280,34 @@ async def test_a_failed_synchronous_call_returns_its_failure(site: Site) -> None
     answer = call.result()
     assert (answer.status, answer.data["failureClass"]) == (200, "no_worker_template")
     assert answer.data["error"] == {"type": "", "message": "gone", "traceback": ""}
+
+
+async def test_invocations_are_listed_without_their_answers(site: Site) -> None:
+    await site.invoke("one")
+    await site.invoke("two")
+    await site.succeed("one")
+    listed = await site.api.call("GET", f"{INVOCATIONS}?serverlessRequestID={FUNCTION}&limit=1")
+    assert [each["invocationID"] for each in listed.data] == ["two"]
+    cursor = listed.body["next"]
+    rest = await site.api.call(
+        "GET", f"{INVOCATIONS}?serverlessRequestID={FUNCTION}&cursor={cursor}"
+    )
+    ((one,), following) = rest.data, rest.body["next"]
+    assert (one["state"], one["statusCode"], "body" in one, following) == (
+        "succeeded",
+        201,
+        False,
+        "",
+    )
+    query = f"serverlessRequestID={FUNCTION}&state=queued"
+    queued = await site.api.call("GET", f"{INVOCATIONS}?{query}")
+    assert [each["invocationID"] for each in queued.data] == ["two"]
+    bad = await site.api.call("GET", f"{INVOCATIONS}?state=lost")
+    assert bad.fields == ["serverlessRequestID", "state"]
+
+
+async def test_a_function_is_read_by_its_name(site: Site) -> None:
+    found = await site.api.call("GET", f"{FUNCTIONS}/{FUNCTION}")
+    assert (found.status, found.data["serverlessRequestID"]) == (200, FUNCTION)
+    missing = await site.api.call("GET", f"{FUNCTIONS}/nobody")
+    assert (missing.status, missing.code) == (404, "function_not_found")

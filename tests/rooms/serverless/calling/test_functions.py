@@ -11,6 +11,7 @@ from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.operations.errors import ClusterUnavailableError
+from gpuruntime.operations.lookup.scopes import Scope
 from gpuruntime.serverless.errors import FunctionNotFoundError, QueueAwayError
 from tests.eventually import equals, eventually
 from tests.faults import DROPPED
@@ -147,3 +148,13 @@ async def test_functions_are_not_listed_without_a_broker(own: Broker) -> None:
         await eventually(lambda: api.ingress.queue.problem)
         with pytest.raises(QueueAwayError):
             await api.ingress.functions.page(limit=10, after="")
+
+
+async def test_a_function_is_read_by_its_name(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked("one"))
+    found = await api.ingress.functions.get(FUNCTION)
+    assert (found.declared.requestID, found.queued) == (FUNCTION, 1)
+    with pytest.raises(FunctionNotFoundError):
+        await api.ingress.functions.get("nobody")
+    with pytest.raises(FunctionNotFoundError):
+        await api.ingress.functions.get(FUNCTION, Scope(frozenset({"stranger"})))

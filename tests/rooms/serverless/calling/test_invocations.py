@@ -312,3 +312,40 @@ async def test_nothing_is_cancelled_or_read_without_a_broker(own: Broker) -> Non
             await read(api)
         with pytest.raises(QueueAwayError):
             await api.ingress.invocations.cancel(FUNCTION, "one")
+
+
+async def listed(api: Site, *, limit: int = 2, **only: Any) -> list[str]:
+    """Return the ids on all pages, in their order."""
+    names: list[str] = []
+    after = 0
+    while True:
+        page = await api.ingress.invocations.page(FUNCTION, limit=limit, after=after, **only)
+        names += [record.invocationID for record in page.records]
+        after = page.next
+        if not after:
+            return names
+
+
+async def test_invocations_are_listed_in_the_order_of_their_latest_change(api: Site) -> None:
+    for name in ("one", "two", "three", "four", "five"):
+        await api.ingress.acceptance.accept(asked(name))
+    await turned(api, "one", state=State.RUNNING)
+    assert await listed(api) == ["two", "three", "four", "five", "one"]
+    assert await listed(api, state="running") == ["one"]
+    page = await api.ingress.invocations.page("another", limit=9, after=0)
+    assert page.records == ()
+
+
+async def test_an_invocation_of_an_earlier_tenant_of_the_name_is_not_listed(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked("ours"))
+    await api.ingress.acceptance.accept(asked("theirs"))
+    await turned(api, "ours", tenant="a")
+    await turned(api, "theirs", tenant="b")
+    assert await listed(api, tenants=frozenset({"a"})) == ["ours"]
+
+
+async def test_a_record_that_is_not_one_is_left_out(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked("one"))
+    subject = api.bus.names.state(FUNCTION, "broken")
+    await api.bus.jetstream.publish(subject, b"{", message_id="broken")
+    assert await listed(api) == ["one"]
