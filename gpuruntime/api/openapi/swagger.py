@@ -7,6 +7,7 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
 
+import attrs
 from swagger_ui_bundle import swagger_ui_path
 
 from gpuruntime.api.auth.access import OPEN
@@ -14,6 +15,7 @@ from gpuruntime.api.http.routing import (
     HTML,
     JSON,
     LOCAL,
+    TEXT,
     Answer,
     Call,
     Form,
@@ -27,6 +29,8 @@ from gpuruntime.models.encoding import codec
 
 DOCUMENT: Final = "/openapi.json"
 PAGE: Final = "/swagger/index.html"
+# Shorter addresses of the page, and where each leads: a relative one stays below a proxy's path.
+_SHORT: Final = (("/swagger", "swagger/index.html"), ("/swagger/", "index.html"))
 _ASSETS: Final = {
     "swagger-ui.css": "text/css",
     "swagger-ui-bundle.js": "text/javascript",
@@ -82,7 +86,7 @@ def with_document(routes: Iterable[Route], *, version: str, is_guarded: bool) ->
         _route(name, f"/swagger/{name}", partial(_asset, name), media_type, "A file of the page")
         for name, media_type in _ASSETS.items()
     )
-    return (*described, *assets)
+    return (*described, *assets, *map(_led_on, _SHORT))
 
 
 def _route(
@@ -109,6 +113,19 @@ def _route(
         needs_cluster=False,
         is_untimed=True,
         tag="document",
+    )
+
+
+def _led_on(short: tuple[str, str]) -> Route:
+    path, target = short
+
+    async def handler(_: Call[NoQuery, None]) -> Reply:
+        return Reply(status=308, data=b"", headers={"Location": target})
+
+    return attrs.evolve(
+        _route(path, path, lambda: b"", TEXT, "A short address of the page"),
+        handler=handler,
+        answers=(Answer(status=308, description="Its address.", form=Form.RAW, media_type=TEXT),),
     )
 
 

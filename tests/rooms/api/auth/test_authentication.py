@@ -24,6 +24,8 @@ PRINCIPALS = {hashlib.sha256(token.encode()).digest(): who for token, who in TOK
 OPEN_PATHS = {
     "/api/v1/health",
     "/openapi.json",
+    "/swagger",
+    "/swagger/",
     "/swagger/index.html",
     "/swagger/swagger-ui.css",
     "/swagger/swagger-ui-bundle.js",

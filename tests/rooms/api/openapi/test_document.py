@@ -169,6 +169,14 @@ async def test_the_page_and_its_files_are_served_by_this_process(api: Service) -
             assert len(await response.read()) > 500
 
 
+@pytest.mark.parametrize("path", ["/swagger", "/swagger/"])
+async def test_a_short_address_leads_to_the_page(api: Service, path: str) -> None:
+    async with api.client.get(path, allow_redirects=False) as response:
+        assert response.status == 308
+    async with api.client.get(path) as response:
+        assert (response.status, response.url.path) == (200, "/swagger/index.html")
+
+
 async def test_the_document_and_the_page_need_no_cluster(api: Service) -> None:
     api.replica.transport.cut()
     for path in ("/openapi.json", "/swagger/index.html"):

@@ -68,6 +68,8 @@ WITHIN = Served(Kind.THING, headers={"Destination": f"{FILES}/b".replace("{name}
 ROUTES: dict[str, Served] = {
     f"GET {API}/health": OPEN,
     "GET /openapi.json": OPEN,
+    "GET /swagger": OPEN,
+    "GET /swagger/": OPEN,
     "GET /swagger/index.html": OPEN,
     "GET /swagger/swagger-ui.css": OPEN,
     "GET /swagger/swagger-ui-bundle.js": OPEN,
