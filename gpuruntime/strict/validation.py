@@ -5,7 +5,8 @@ are evaluated again, since a cluster's definitions may be older than this proces
 """
 
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from gpuruntime.models.definitions.rules import TWINS
 from gpuruntime.models.definitions.schemas import StructuralSchema, schema_of_kind
@@ -14,26 +15,35 @@ from gpuruntime.models.kinds.envelopes import HasEnvelope
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.storages import GPUStorage
-from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
 from gpuruntime.strict.structure import Problem
 
-_SCHEMAS = {model: schema_of_kind(model) for model in (GPUUnit, StockPool, GPUStorage)}
+_SCHEMAS: Final[dict[type, StructuralSchema]] = {
+    model: schema_of_kind(model) for model in (GPUUnit, StockPool, GPUStorage)
+}
 
 
 def unit_problems(unit: GPUUnit) -> tuple[Problem, ...]:
     """Return the problems of a unit, or nothing if it is valid; `reason_of` names their reason."""
-    return (*_rule_problems(unit), *_envelope_problems(unit.spec))
+    return _unit_problems(unit.metadata.name, unit.spec)
+
+
+@lru_cache(maxsize=1_024)  # a reconciler asks again at each of its passes
+def _unit_problems(name: str, spec: GPUUnitSpec) -> tuple[Problem, ...]:
+    return (*_rule_problems(GPUUnit, name, spec), *_envelope_problems(spec))
 
 
 def pool_problems(pool: StockPool) -> tuple[Problem, ...]:
-    return (*_rule_problems(pool), *_envelope_problems(pool.spec))
+    rules = _rule_problems(StockPool, pool.metadata.name, pool.spec)
+    return (*rules, *_envelope_problems(pool.spec))
 
 
 def storage_problems(storage: GPUStorage) -> tuple[Problem, ...]:
     size = storage.spec.size
     missing = () if size else (Problem(field="spec.size", message="is needed, such as 10Gi"),)
-    return (*_rule_problems(storage), *_quantity_problems("spec.size", size), *missing)
+    rules = _rule_problems(GPUStorage, storage.metadata.name, storage.spec)
+    return (*rules, *_quantity_problems("spec.size", size), *missing)
 
 
 def reason_of(problems: tuple[Problem, ...]) -> UnitReason:
@@ -70,9 +80,9 @@ def broken_rules(
             yield from broken_rules(schema["items"], item, path=f"{path}[{index}]")
 
 
-def _rule_problems(held: GPUUnit | StockPool | GPUStorage) -> Iterator[Problem]:
-    document = {"metadata": {"name": held.metadata.name}, "spec": to_json(held.spec)}
-    return broken_rules(_SCHEMAS[type(held)], document)
+def _rule_problems(kind: type, name: str, spec: object) -> Iterator[Problem]:
+    document = {"metadata": {"name": name}, "spec": to_json(spec)}
+    return broken_rules(_SCHEMAS[kind], document)
 
 
 def _envelope_problems(spec: HasEnvelope) -> Iterator[Problem]:
