@@ -1,5 +1,6 @@
 """Desired children of a unit: its Deployment, its Service and its NetworkPolicy."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -69,9 +70,8 @@ def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
     no Pod.
     """
     spec = unit_rules(unit, options.network)
-    child = _child(unit, options, NETWORK_POLICIES, spec)
     asked = _PolicyInputs(unit.spec, options.network, options.rules_revision)
-    return attrs.evolve(child, inputs=inputs_hash(asked))
+    return _child(unit, options, NETWORK_POLICIES, spec, inputs=inputs_hash(asked))
 
 
 def child_metadata(unit: GPUUnit) -> JsonObject:
@@ -110,9 +110,20 @@ def _service_port(port: Port) -> JsonObject:
     }
 
 
+@lru_cache(maxsize=1_024)  # the children of a unit share it, at each pass of its reconciler
+def _spec_hash(spec: GPUUnitSpec) -> str:
+    return inputs_hash(spec)
+
+
 def _child(
-    unit: GPUUnit, options: UnitOptions, resource: Resource[Any], spec: JsonObject
+    unit: GPUUnit,
+    options: UnitOptions,
+    resource: Resource[Any],
+    spec: JsonObject,
+    *,
+    inputs: str = "",
 ) -> Child:
+    """Return the child; without inputs of its own, it is built from the unit's spec."""
     body: JsonObject = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -120,7 +131,7 @@ def _child(
         "spec": spec,
     }
     return Child(
-        inputs=inputs_hash(unit.spec),
+        inputs=inputs or _spec_hash(unit.spec),
         generation=unit.metadata.generation,
         revision=options.template_revision,
         body=body,
