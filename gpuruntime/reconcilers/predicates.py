@@ -14,7 +14,7 @@ from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.storage_identity import uids_asked
-from gpuruntime.reconcilers.children.drift import APPLIED
+from gpuruntime.reconcilers.children.drift import APPLIED, drifting_parts
 from gpuruntime.reconcilers.functions.declaration_plan import staffing
 from gpuruntime.reconcilers.storage.mount_plan import lacks_stock
 from gpuruntime.reconcilers.unit.pod_failures import ENDED, failure_of
@@ -118,21 +118,15 @@ def counted(stock: GPUUnit | None) -> object:
     )
 
 
-def shape(child: Deployment | Service | NetworkPolicy | None) -> object:
-    """Return the members of a child that may drift."""
-    if child is None:
-        return None
-    metadata = child.metadata
-    return (metadata.labels, metadata.annotations, metadata.ownerReferences, bytes(child.spec))
-
-
 def is_news(
     old: Deployment | Service | NetworkPolicy | None,
     new: Deployment | Service | NetworkPolicy | None,
 ) -> bool:
     if old is None and new is not None and APPLIED in new.metadata.annotations:
         return False
-    return shape(old) != shape(new)
+    if old is None or new is None:
+        return old is not new
+    return drifting_parts(old) != drifting_parts(new)
 
 
 def readiness(deployment: Deployment | None) -> object:

@@ -88,6 +88,12 @@ def body_of(resource: Resource[Any], live: HasSpec) -> JsonObject:
     }
 
 
+def drifting_parts(live: HasSpec) -> object:
+    """Return the parts of a live child that may drift; while they are equal, so is the drift."""
+    metadata = live.metadata
+    return (metadata.labels, metadata.annotations, metadata.ownerReferences, bytes(live.spec))
+
+
 def inputs_hash(spec: object) -> str:
     """Return a hash of the members that differ from their defaults.
 

@@ -1,11 +1,12 @@
 """Keeper of children: it writes a child as desired, unless another owner has its name."""
 
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import attrs
 import structlog
 
+from gpuruntime.concurrency.latest import Latest
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
@@ -24,6 +25,7 @@ from gpuruntime.reconcilers.children.drift import (
     Child,
     HasSpec,
     body_of,
+    drifting_parts,
     is_behind,
     patch_back,
     patch_towards,
@@ -34,6 +36,9 @@ log = structlog.get_logger()
 
 # The server rejects the content of the request, and will do so again until something changes.
 REFUSALS = (BadRequestError, ForbiddenError, InvalidError)
+
+# A child takes about 8 KB here, and the passes of one burst follow each other within seconds.
+MOST_SETTLED: Final = 256
 
 
 class HasConditions(Protocol):
@@ -68,6 +73,10 @@ class ChildKeeper(Generic[LiveT]):
     cache: Cache[LiveT]
     resource: Resource[LiveT]
     reason: StrEnum
+    # Children that had no drift, with what they were judged by; most passes change neither.
+    settled: Latest[Key, tuple[Child, object]] = attrs.field(
+        factory=lambda: Latest(MOST_SETTLED), init=False
+    )
 
     def owned(self, key: Key, owner: Owner) -> LiveT | None:
         live = self.cache.store.get(key)
@@ -151,7 +160,13 @@ class ChildKeeper(Generic[LiveT]):
             what = f"{self.resource.kind} {live.metadata.key}"
             message = ownership_message(what, live.metadata.controller_owner)
             raise ChildSyncError(self.reason, message)
-        return await self._patch(live, patch_towards(desired, body_of(self.resource, live)))
+        key, judged = live.metadata.key, (desired, drifting_parts(live))
+        if self.settled.get(key, None) == judged:
+            return live
+        patch = patch_towards(desired, body_of(self.resource, live))
+        if not patch:
+            self.settled.put(key, judged)
+        return await self._patch(live, patch)
 
     async def _patch(self, live: LiveT, patch: JsonObject) -> LiveT:
         if not patch or live.metadata.deletionTimestamp is not None:
