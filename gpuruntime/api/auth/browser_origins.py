@@ -9,6 +9,7 @@ refuses host names that a stranger can own: such a name leads here only by DNS r
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -58,6 +59,7 @@ def is_of_another_page(method: str, headers: Mapping[str, str]) -> bool:
     return bool(origin) and urlsplit(origin).netloc.lower() != headers.get(hdrs.HOST, "").lower()
 
 
+@lru_cache(maxsize=256)  # callers mostly repeat theirs
 def is_near(host: str) -> bool:
     """Return whether a Host header is an address, a name without a domain, or absent."""
     name = _name_of(host)
