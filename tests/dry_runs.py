@@ -16,7 +16,7 @@ from gpuruntime.models.kinds.storages import (
     prepare_digest,
     prepare_name,
 )
-from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, selector_of
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
@@ -34,7 +34,7 @@ from gpuruntime.reconcilers.storage.children import (
     prepare_job,
     prepare_policy,
 )
-from gpuruntime.reconcilers.unit.children import deployment_of, policy_of, service_of
+from gpuruntime.reconcilers.unit.children import deployment_of, is_served, policy_of, service_of
 from gpuruntime.reconcilers.unit.pod_template import Placement
 
 # Posts a body to a path as a dry run and raises if the server rejects it.
@@ -57,11 +57,11 @@ def as_stored(ask: Ask, held: GPUUnit | GPUStorage) -> GPUUnit | GPUStorage:
 
 
 def children_of_unit(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Iterator[Kept]:
-    yield DEPLOYMENTS, deployment_of(unit, options, placement)
-    yield NETWORK_POLICIES, policy_of(unit, options)
-    service = service_of(unit, options)
-    if service is not None:
-        yield SERVICES, service
+    selector = selector_of(unit)
+    yield DEPLOYMENTS, deployment_of(unit, options, placement, selector)
+    yield NETWORK_POLICIES, policy_of(unit, options, selector)
+    if is_served(unit, options):
+        yield SERVICES, service_of(unit, options, selector)
 
 
 def secret_of(unit: GPUUnit, options: UnitOptions) -> JsonObject:

@@ -19,7 +19,7 @@ from gpuruntime.models.kubernetes.volumes import Job, StorageClass, VolumeClaim
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.lookup.caches import Cache
 
-# Index of Pods by their unit's label. Their owner is a ReplicaSet, which is not mirrored.
+# Index of Pods by the labels of their unit. Their owner is a ReplicaSet, which is not mirrored.
 UNIT: Final = "unit"
 # Index of a storage's helper Pods, by their label.
 STORAGE: Final = "storage"
@@ -45,8 +45,9 @@ class Caches:
     classes: Cache[StorageClass]
     jobs: Cache[Job]
 
-    def pods_of(self, key: Key) -> tuple[Pod, ...]:
-        return tuple(self.pods[key.namespace].store.by_index(UNIT, key.name))
+    def pods_of(self, unit: Key, *, uid: str) -> tuple[Pod, ...]:
+        """Return the Pods with the unit's name and the uid; those of older versions have none."""
+        return tuple(self.pods[unit.namespace].store.by_index(UNIT, (unit.name, uid)))
 
     def helper_pods_of(self, storage: Key) -> tuple[Pod, ...]:
         return tuple(self.pods[storage.namespace].store.by_index(STORAGE, storage.name))
@@ -70,11 +71,11 @@ class Caches:
         )
 
 
-def by_unit(value: KubernetesObject) -> Iterator[str]:
-    """Index UNIT: the name of the unit in the label."""
+def by_unit(value: KubernetesObject) -> Iterator[tuple[str, str]]:
+    """Index UNIT: name and uid of the unit in the labels."""
     name = value.metadata.labels.get(labels.UNIT, "")
     if name:
-        yield name
+        yield name, value.metadata.labels.get(labels.UNIT_UID, "")
 
 
 def by_storage(value: KubernetesObject) -> Iterator[str]:

@@ -68,7 +68,8 @@ class UnitEvents:
 async def pods_of(client: Client, unit: GPUUnit) -> list[Pod]:
     """Return the unit's Pods, newest last; raise KubeError.
 
-    Pods of an earlier unit of the same name are left out if it had another tenant.
+    Pods of an earlier unit of the same name are left out. A Pod of an older version has no uid, so
+    its tenant has to be the unit's.
     """
     pods = await list_all(
         client,
@@ -76,7 +77,12 @@ async def pods_of(client: Client, unit: GPUUnit) -> list[Pod]:
         namespace=unit.metadata.namespace,
         label_selector=f"{labels.UNIT}={unit.metadata.name}",
     )
-    own = (pod for pod in pods if tenant_of(pod) == tenant_of(unit))
+    own = [
+        pod
+        for pod in pods
+        if pod.metadata.labels.get(labels.UNIT_UID, unit.metadata.uid) == unit.metadata.uid
+        and tenant_of(pod) == tenant_of(unit)
+    ]
     return sorted(own, key=lambda pod: pod.metadata.creationTimestamp or _BEFORE_ALL)
 
 

@@ -7,6 +7,8 @@ GROUP: Final = "runtime.lokiwager.io"
 APP_NAME: Final = "app.kubernetes.io/name"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 UNIT: Final = f"{GROUP}/unit"
+# On Pods of units: the uid tells them from those of an earlier unit of the name.
+UNIT_UID: Final = f"{GROUP}/unit-uid"
 STORAGE: Final = f"{GROUP}/storage"
 POOL: Final = f"{GROUP}/pool"
 SPEC: Final = f"{GROUP}/spec"

@@ -17,6 +17,7 @@ from gpuruntime.models.definitions.texts import (
     Scheme,
     SpecName,
 )
+from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless, ServerlessStatus
 from gpuruntime.models.kinds.labels import GROUP
 from gpuruntime.models.kinds.phases import UnitPhase
@@ -160,6 +161,11 @@ class GPUUnit:
 GPU_UNITS: Final = Resource(
     group=GROUP, version=VERSION, kind="GPUUnit", plural="gpuunits", type=GPUUnit
 )
+
+
+def selector_of(unit: GPUUnit) -> dict[str, str]:
+    """Return the labels that only the Pods of this unit have."""
+    return {labels.UNIT: unit.metadata.name, labels.UNIT_UID: unit.metadata.uid}
 
 
 def child_key(unit: GPUUnit) -> Key:

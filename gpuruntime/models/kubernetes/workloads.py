@@ -1,10 +1,12 @@
 """Deployments, with a raw spec that is only compared, and the status as values."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 import msgspec
 
+from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import EMPTY_OBJECT, keep_bytes
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
@@ -22,6 +24,16 @@ class DeploymentStatus:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class _Selector:
+    matchLabels: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Spec:
+    selector: _Selector = _Selector()
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Deployment:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     spec: msgspec.Raw = EMPTY_OBJECT
@@ -29,6 +41,11 @@ class Deployment:
 
     def __attrs_post_init__(self) -> None:
         keep_bytes(self, "spec")
+
+    @property
+    def selector(self) -> Mapping[str, str]:
+        """Return the labels by which the Deployment finds its Pods; they never change."""
+        return codec.decode(self.spec, _Spec).selector.matchLabels
 
     @property
     def refusal(self) -> str:

@@ -20,6 +20,7 @@ ITEMS: Final = "*"
 OUR_LABELS: Final[Guards] = dict.fromkeys(
     (
         labels.UNIT,
+        labels.UNIT_UID,
         labels.STORAGE,
         labels.POOL,
         labels.SPEC,

@@ -23,9 +23,9 @@ DNS_PORT: Final = 53
 EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def unit_rules(unit: GPUUnit, options: NetworkOptions) -> JsonObject:
+def unit_rules(unit: GPUUnit, selector: Mapping[str, str], options: NetworkOptions) -> JsonObject:
     """Return the rules of a unit. Kubelet probes come from the node and need no rule."""
-    pods = _pods({labels.UNIT: unit.metadata.name})
+    pods = _pods(selector)
     ports = [_port(port.port, port.protocol) for port in unit.spec.template.ports]
     callers: JsonObject = {"namespaceSelector": _pods({ACCESS: "true"})}
     own: JsonObject = {"podSelector": pods}

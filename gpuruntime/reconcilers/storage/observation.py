@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -189,7 +190,9 @@ class StorageObserver:
         holder = storage.status.holder
         if holder is None:
             return ()
-        pods = self.caches.pods_of(Key(storage.metadata.namespace, holder.name))
+        unit = Key(storage.metadata.namespace, holder.name)
+        # A Pod of an older version has no uid.
+        pods = chain.from_iterable(self.caches.pods_of(unit, uid=uid) for uid in (holder.uid, ""))
         return tuple(pod for pod in pods if _uses(pod, storage))
 
     def _all_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:

@@ -1,7 +1,8 @@
 """Desired children of a unit: its Deployment, its Service and its NetworkPolicy."""
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -25,6 +26,7 @@ from gpuruntime.reconcilers.unit.pod_template import (
 # A Pod must stay ready for this many seconds before a crash is forgiven. The first readiness
 # counts at once.
 MIN_READY_SECONDS: Final = 10
+Selector: TypeAlias = Mapping[str, str]
 _POD: Final = ("spec", "template", "spec")
 POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
 
@@ -34,43 +36,52 @@ class _PolicyInputs:
     spec: GPUUnitSpec
     network: NetworkOptions
     revision: int
+    # Empty if the selector is the name alone. Older versions had the same hash then, and the same
+    # for a Service, so that an upgrade writes nothing.
+    uid: str = ""
 
 
-def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Child:
-    selector: JsonObject = {labels.UNIT: unit.metadata.name}
+def deployment_of(
+    unit: GPUUnit, options: UnitOptions, placement: Placement, selector: Selector
+) -> Child:
+    """Return the Deployment. Its inputs leave out the selector, which never changes."""
     spec: JsonObject = {
         "replicas": 0 if unit.spec.suspended else 1,
         "strategy": {"type": "Recreate"},
         "revisionHistoryLimit": 1,
         "minReadySeconds": MIN_READY_SECONDS,
-        "selector": {"matchLabels": selector},
+        "selector": {"matchLabels": dict(selector)},
         "template": pod_template(unit, options, placement),
     }
     return _child(unit, options, DEPLOYMENTS, spec)
 
 
-def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
-    """Return the Service; None for stock, function templates and units without ports."""
-    ports = unit.spec.template.ports
+def is_served(unit: GPUUnit, options: UnitOptions) -> bool:
+    """Return whether the unit has a Service: stock, templates and units without ports do not."""
     is_stock = unit.metadata.namespace == options.stock_namespace
-    if not ports or is_stock or unit.spec.is_function_template:
-        return None
+    return bool(unit.spec.template.ports) and not (is_stock or unit.spec.is_function_template)
+
+
+def service_of(unit: GPUUnit, options: UnitOptions, selector: Selector) -> Child:
     spec: JsonObject = {
         "type": "ClusterIP",
-        "selector": {labels.UNIT: unit.metadata.name},
-        "ports": [_service_port(port) for port in ports],
+        "selector": dict(selector),
+        "ports": [_service_port(port) for port in unit.spec.template.ports],
     }
-    return _child(unit, options, SERVICES, spec)
+    uid = selector.get(labels.UNIT_UID, "")
+    inputs = f"{_spec_hash(unit.spec)}-{uid}" if uid else ""
+    return _child(unit, options, SERVICES, spec, inputs=inputs)
 
 
-def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
+def policy_of(unit: GPUUnit, options: UnitOptions, selector: Selector) -> Child:
     """Return the NetworkPolicy of the unit.
 
     Its inputs include the configuration and the revision of our rules, since changing it restarts
     no Pod.
     """
-    spec = unit_rules(unit, options.network)
-    asked = _PolicyInputs(unit.spec, options.network, options.rules_revision)
+    spec = unit_rules(unit, selector, options.network)
+    uid = selector.get(labels.UNIT_UID, "")
+    asked = _PolicyInputs(unit.spec, options.network, options.rules_revision, uid)
     return _child(unit, options, NETWORK_POLICIES, spec, inputs=inputs_hash(asked))
 
 
@@ -94,7 +105,7 @@ def child_metadata(unit: GPUUnit) -> JsonObject:
 
 def access_url(unit: GPUUnit, options: UnitOptions) -> str:
     port = primary_port(unit)
-    if port is None or service_of(unit, options) is None:
+    if port is None or not is_served(unit, options):
         return ""
     name = child_key(unit)
     host = f"{name.name}.{name.namespace}.svc.{options.cluster_domain}"

@@ -13,7 +13,7 @@ from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.models.kubernetes.pods import PODS, Pod
+from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION, ObjectT
@@ -25,8 +25,7 @@ from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mounts
 from gpuruntime.reconcilers.unit.act import ChildKeepers
-from gpuruntime.reconcilers.unit.children import service_of
-from gpuruntime.reconcilers.unit.earlier_pods import awaited_pods
+from gpuruntime.reconcilers.unit.children import is_served
 from gpuruntime.reconcilers.unit.observed import FirstStart, Observed
 from gpuruntime.reconcilers.unit.pod_template import Placement
 from gpuruntime.reconcilers.unit.reclaim_stock import may_take_again
@@ -80,14 +79,13 @@ class UnitObserver:
             caches.storages.store.get(Key(key.namespace, mount.name))
             for mount in unit.spec.storageMounts
         )
-        return Observed(
+        seen = Observed(
             unit=unit,
             is_stock=key.namespace == self.options.stock_namespace,
             problems=validation.unit_problems(unit),
             deployment=caches.deployments[key.namespace].store.get(child),
             service=caches.services.store.get(child),
             policy=caches.policies.store.get(child),
-            pods=caches.pods_of(key),
             mounts=self._mounts(unit),
             storages={each.metadata.name: each for each in storages if each is not None},
             placement=self._placement(unit),
@@ -96,6 +94,9 @@ class UnitObserver:
             else None,
             function_owner=owner_of(declarers),
         )
+        by_name = () if labels.UNIT_UID in seen.selector else caches.pods_of(key, uid="")
+        pods = caches.pods_of(key, uid=unit.metadata.uid)
+        return attrs.evolve(seen, pods=(*by_name, *pods))
 
     def _mounts(self, unit: GPUUnit) -> Mounts | None:
         spec = unit.spec
@@ -191,55 +192,41 @@ class UnitObserver:
         if not is_blocked:
             deployment = await keepers.deployments[key.namespace].known(unit, key)
             seen = attrs.evolve(seen, deployment=deployment)
-        is_served = service_of(unit, self.options) is not None
-        if is_served:
+        if is_served(unit, self.options):
             seen = attrs.evolve(seen, service=await keepers.services.known(unit, key))
         if not seen.is_stock:
             seen = attrs.evolve(seen, policy=await keepers.policies.known(unit, key))
-        if self._lacks_a_child(seen, is_served=is_served) and not await self._exists(unit):
+        if self._lacks_a_child(seen) and not await self._exists(unit):
             return attrs.evolve(seen, is_gone=True)
-        if is_blocked:
-            return seen
-        return attrs.evolve(seen, earlier_pods=await self._earlier_pods(seen))
+        return seen
 
-    def _lacks_a_child(self, seen: Observed, *, is_served: bool) -> bool:
+    def _lacks_a_child(self, seen: Observed) -> bool:
         """Return whether a child is missing that a started unit has had."""
         if seen.unit.status.timeline.createdAt is None:
             return False
         lacks_policy = seen.policy is None and not seen.is_stock
-        return seen.deployment is None or lacks_policy or (is_served and seen.service is None)
+        lacks_service = seen.service is None and is_served(seen.unit, self.options)
+        return seen.deployment is None or lacks_policy or lacks_service
 
     async def _exists(self, unit: GPUUnit) -> bool:
         live = await self._live(GPU_UNITS, unit.metadata.key)
         is_same = live is not None and live.metadata.uid == unit.metadata.uid
         return is_same and live is not None and not provenance.is_terminating(live)
 
-    async def _earlier_pods(self, seen: Observed) -> tuple[Pod, ...]:
-        """Return the Pods that an earlier unit of this name left, listed if the cache has none.
-
-        The cache may lack a Pod that an earlier leader's Deployment created. Stock never waits for
-        them, because no Service leads to it. If another owner's child is in the way, no Pod is
-        created anyway.
-        """
-        if seen.is_stock or seen.own_deployment is not None:
-            return ()
-        awaited = awaited_pods(seen.unit, seen.pods)
-        if not awaited and not seen.is_obstructed:
-            awaited = awaited_pods(seen.unit, await self._listed_pods(seen.unit))
-        # With a Deployment of the unit, which the cache may lack as well, they are its own.
-        return () if awaited and await self._has_live_deployment(seen.unit) else awaited
-
     async def _has_unseen_pods(self, seen: Observed) -> bool:
         """List the Pods before the policy of a template is deleted: the cache may lack some."""
         is_last = seen.deployment is None and not seen.pods and seen.owns(seen.policy)
-        return is_last and bool(await self._listed_pods(seen.unit))
-
-    async def _listed_pods(self, unit: GPUUnit) -> tuple[Pod, ...]:
-        selector = f"{labels.UNIT}={unit.metadata.name}"
+        if not is_last:
+            return False
+        metadata = seen.unit.metadata
         page = await self.client.list_page(
-            PODS, namespace=unit.metadata.namespace, label_selector=selector
+            PODS,
+            namespace=metadata.namespace,
+            label_selector=f"{labels.UNIT}={metadata.name}",
         )
-        return tuple(page.items)
+        # A Pod of an older version has no uid.
+        uids = {pod.metadata.labels.get(labels.UNIT_UID, "") for pod in page.items}
+        return not uids.isdisjoint(("", metadata.uid))
 
     async def _has_live_deployment(self, unit: GPUUnit) -> bool:
         live = await self._live(DEPLOYMENTS, child_key(unit))

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import attrs
 
+from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kinds.tombstones import Tombstone
-from gpuruntime.models.kinds.units import GPUUnit
-from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, selector_of
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES, NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
-from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.children.refusals import is_owned_by
 from gpuruntime.reconcilers.storage.mount_plan import Mounts
-from gpuruntime.reconcilers.unit.earlier_pods import own_pods
 from gpuruntime.reconcilers.unit.pod_template import Placement
 from gpuruntime.reconcilers.unit.start_plan import Candidate, Gate, Start, gate
 from gpuruntime.strict.structure import Problem
@@ -46,9 +46,8 @@ class Observed:
     deployment: Deployment | None = None
     service: Service | None = None
     policy: NetworkPolicy | None = None
-    # The Pods under the unit's name, and those of them that an earlier unit has left.
+    # The unit's own Pods.
     pods: tuple[Pod, ...] = ()
-    earlier_pods: tuple[Pod, ...] = ()
     # Whether a live list has Pods that the cache lacks; only read before a policy is deleted.
     has_unseen_pods: bool = False
     # Whether a live read shows that the unit is gone; only read if it lacks a child.
@@ -88,17 +87,38 @@ class Observed:
     @property
     def has_pods(self) -> bool:
         """Return whether Pods of the unit run, start or terminate."""
-        return self.runs or bool(self.own_pods(self.own_deployment))
+        return self.runs or bool(self.pods)
 
     @property
-    def is_obstructed(self) -> bool:
-        """Return whether another owner has the name of a child."""
-        children = (self.deployment, self.service, self.policy)
-        return any(each is not None and not self.owns(each) for each in children)
+    def selector(self) -> dict[str, str]:
+        """Return the labels by which the unit's children select its Pods.
+
+        A Deployment of an older version selects them by name for as long as it exists. Its
+        selector cannot be changed, and the Pods that it created have no uid.
+        """
+        own, selector = self.own_deployment, selector_of(self.unit)
+        if own is not None and labels.UNIT_UID not in own.selector:
+            del selector[labels.UNIT_UID]
+        return selector
+
+    @property
+    def left_behind(self) -> tuple[str, ...]:
+        """Return the children of an earlier unit of this name; the cluster is collecting them."""
+        children = (
+            (DEPLOYMENTS.kind, self.deployment),
+            (SERVICES.kind, self.service),
+            (NETWORK_POLICIES.kind, self.policy),
+        )
+        return tuple(
+            f"{kind} {child.metadata.key}"
+            for kind, child in children
+            if child is not None and not self.owns(child) and _is_of_a_unit(child)
+        )
 
     def owns(self, child: Deployment | Service | NetworkPolicy | None) -> bool:
         return child is not None and is_owned_by(child, self.unit)
 
-    def own_pods(self, deployment: Deployment | None) -> tuple[Pod, ...]:
-        """Return the unit's own Pods; `deployment` is its own, as it is by now."""
-        return own_pods(self.unit, self.pods, has_deployment=deployment is not None)
+
+def _is_of_a_unit(child: Deployment | Service | NetworkPolicy) -> bool:
+    owner = child.metadata.controller_owner
+    return owner is not None and owner.kind == GPU_UNITS.kind

@@ -24,8 +24,12 @@ from gpuruntime.reconcilers.storage.mount_plan import (
     as_suspended,
     with_held_mounts,
 )
-from gpuruntime.reconcilers.unit.children import deployment_of, policy_of, service_of
-from gpuruntime.reconcilers.unit.earlier_pods import waiting_message
+from gpuruntime.reconcilers.unit.children import (
+    deployment_of,
+    is_served,
+    policy_of,
+    service_of,
+)
 from gpuruntime.reconcilers.unit.intents import (
     BlockedVerdict,
     ClaimStock,
@@ -63,7 +67,7 @@ from gpuruntime.strict import validation
 # A running unit that waits for a storage checks this often whether units wait for it in turn. A
 # unit that closes such a wait cycle triggers its direct neighbours only.
 CIRCLE_SECONDS: Final = 15.0
-# A unit that waits for an earlier unit's Pod checks this often, beside the event of the Pod's end.
+# A unit that waits for a child of an earlier unit checks this often, beside the event of its end.
 LEFT_SECONDS: Final = 15.0
 # A unit that has lost its stock retries after this many seconds, and as soon as stock appears.
 RETRY_CLAIM_SECONDS: Final = 30.0
@@ -124,18 +128,16 @@ def _start(observed: Observed, options: UnitOptions) -> Plan:
     if observed.is_gone:
         return Plan()
     taken: tuple[Intent, ...] = (TakeStorages(),) if isinstance(mounts, Takes) else ()
-    deployment, obstacle = observed.deployment, ""
+    if observed.left_behind:
+        what = " and ".join(observed.left_behind)
+        message = f"waits until {what} of the unit that had this name before is gone"
+        plan = _waiting(UnitReason.DEPLOYMENT_PROGRESSING, message, LEFT_SECONDS)
+        return attrs.evolve(plan, intents=taken)
+    deployment = observed.deployment
     if deployment is not None and observed.own_deployment is None:
         what = f"{DEPLOYMENTS.kind} {deployment.metadata.key}"
-        obstacle = ownership_message(what, deployment.metadata.controller_owner)
-    if observed.earlier_pods:
-        # A Service or a NetworkPolicy would select the earlier Pods.
-        message = waiting_message(observed.unit, observed.earlier_pods, obstacle)
-        plan = _waiting(UnitReason.DEPLOYMENT_PROGRESSING, message, LEFT_SECONDS)
-        left = (*_without_service(observed), *_without_policy(observed))
-        return attrs.evolve(plan, intents=(*taken, *left))
-    if obstacle:
-        plan = _waiting(UnitReason.DEPLOYMENT_SYNC_FAILED, obstacle, REFUSED_SECONDS)
+        message = ownership_message(what, deployment.metadata.controller_owner)
+        plan = _waiting(UnitReason.DEPLOYMENT_SYNC_FAILED, message, REFUSED_SECONDS)
         return attrs.evolve(plan, intents=taken)
     deployed = KeepDeployment(_desired(observed.unit, observed, options))
     return Plan(
@@ -177,12 +179,10 @@ def _network(observed: Observed, options: UnitOptions) -> tuple[Intent, ...]:
         deployment = observed.own_deployment
         serves = deployment is not None and is_serving(deployment, observed.pods)
         secrets = (KeepSecret(template=observed.template, is_serving=serves),)
-    service = service_of(unit, options)
-    return (
-        *secrets,
-        KeepPolicy(policy_of(unit, options)),
-        *((KeepService(service),) if service else _without_service(observed)),
-    )
+    selector, service = observed.selector, _without_service(observed)
+    if is_served(unit, options):
+        service = (KeepService(service_of(unit, options, selector)),)
+    return (*secrets, KeepPolicy(policy_of(unit, options, selector)), *service)
 
 
 def _without_service(observed: Observed) -> tuple[Intent, ...]:
@@ -199,7 +199,7 @@ def _desired(unit: GPUUnit, observed: Observed, options: UnitOptions) -> Child:
     """Return the desired Deployment; a suspended unit mounts only storages that it holds."""
     if unit.spec.suspended:
         unit = with_held_mounts(unit, observed.storages.get)
-    return deployment_of(unit, options, observed.placement)
+    return deployment_of(unit, options, observed.placement, observed.selector)
 
 
 def conclude(
@@ -231,7 +231,7 @@ def conclude(
 def _running(
     observed: Observed, written: Written, deployment: Deployment, now: datetime
 ) -> tuple[Verdict, float | None]:
-    pods = observed.own_pods(deployment)
+    pods = observed.pods
     seconds = look_again_seconds(deployment, pods, now=now)
     again = Result.earliest(seconds, written.secret_seconds).requeue_after_seconds
     return running_verdict(observed.unit, deployment, pods, now=now), again

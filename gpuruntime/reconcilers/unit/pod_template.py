@@ -11,7 +11,7 @@ import attrs
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.templates import Port, PortProtocol
-from gpuruntime.models.kinds.units import GPUUnit, Readiness
+from gpuruntime.models.kinds.units import GPUUnit, Readiness, selector_of
 from gpuruntime.models.kubernetes.quantities import Quantity, parse_quantity
 from gpuruntime.reconcilers.children.pod_security import (
     container_security,
@@ -54,7 +54,7 @@ def labels_of(unit: GPUUnit) -> dict[str, str]:
     return {
         labels.APP_NAME: labels.UNIT_APP,
         labels.MANAGED_BY: labels.MANAGER,
-        labels.UNIT: unit.metadata.name,
+        **selector_of(unit),
         labels.SPEC: unit.spec.specName,
         **carried,
     }

@@ -17,7 +17,7 @@ from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION, STORAGE, WORKER_OF
-from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.caches import Caches, by_unit
 from gpuruntime.reconcilers.predicates import (
     WAITING,
     asked,
@@ -141,8 +141,10 @@ def _deployment_changes(old: Deployment | None, new: Deployment | None) -> bool:
 
 def _pod_changes(old: Pod | None, new: Pod | None) -> bool:
     """Return whether a Pod becomes ready, fails or ends; a new one shows nothing yet."""
-    is_relabelled = old is not None and unit_name(old) != unit_name(new)
-    return new is None or is_relabelled or trouble(old) != trouble(new)
+    if old is None or new is None:
+        return new is None or trouble(old) != trouble(new)
+    is_relabelled = (*by_unit(old),) != (*by_unit(new),)
+    return is_relabelled or trouble(old) != trouble(new)
 
 
 READS: Final = (

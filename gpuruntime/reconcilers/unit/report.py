@@ -52,7 +52,7 @@ class UnitReporter:
             unit,
             verdict,
             deployment=deployment,
-            pods=observed.own_pods(deployment),
+            pods=observed.pods,
             options=self.options,
             now=self.now(),
         )

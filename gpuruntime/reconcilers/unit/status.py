@@ -17,7 +17,7 @@ from gpuruntime.models.kubernetes.timestamps import moment_of
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable
-from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS, access_url, service_of
+from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS, access_url, is_served
 from gpuruntime.reconcilers.unit.pod_failures import (
     FailureKind,
     PodFailure,
@@ -128,7 +128,7 @@ def status_of(
     conditions = with_condition(unit.status.conditions, condition, now=now)
     conditions = _with_storage_ready(unit, verdict.mounts, conditions, now)
     conditions = _with_serverless_ready(unit, verdict.workers, conditions, now)
-    publishes = deployment is not None and service_of(unit, options) is not None
+    publishes = deployment is not None and is_served(unit, options)
     pod = current_pod(pods)
     status = attrs.evolve(
         unit.status,

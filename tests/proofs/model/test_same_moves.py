@@ -97,7 +97,7 @@ COUNTERPARTS: Final = (
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),
     Counterpart(UNIT, "UnitReconciler.keep", ("observe", "act", "report"), leaders._unit_writes),
-    # Once the unit may start, the product reads live whether it is gone or has earlier Pods.
+    # Once the unit may start, the product reads live whether it is gone.
     Counterpart(
         OBSERVING,
         "UnitObserver.observe",

@@ -10,7 +10,7 @@ from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless, WorkerOf, worker_name
-from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kinds.units import GPUUnit, selector_of
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import OwnerReference
 from gpuruntime.models.kubernetes.network import NetworkPolicy
@@ -63,7 +63,7 @@ def worker(number: int, *, of: str = TEMPLATE) -> GPUUnit:
 
 
 def deployment(unit: GPUUnit) -> Deployment:
-    made = deployment_of(unit, configured(UnitOptions), Placement())
+    made = deployment_of(unit, configured(UnitOptions), Placement(), selector_of(unit))
     spec = msgspec.Raw(msgspec.json.encode(made.body["spec"]))
     return Deployment(metadata=child_metadata(unit.metadata.name), spec=spec)
 

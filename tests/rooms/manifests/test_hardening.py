@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.storages import GPUStorage
-from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kinds.units import GPUUnit, selector_of
 from gpuruntime.models.kubernetes.volumes import JOBS
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import Placing, accessor_deployment
@@ -69,7 +69,7 @@ def test_every_container_of_ours_states_what_a_quota_counts(
     """Quotas count GPUs as well, but only Pods that request some state them."""
     wanted = {pair for pair in counted(namespace) if "/" not in pair[1]}
     assert {name for _, name in wanted} == {"cpu", "memory", "ephemeral-storage"}
-    assert wanted <= stated(deployment_of(unit, options, at).body)
+    assert wanted <= stated(deployment_of(unit, options, at, selector_of(unit)).body)
     assert wanted <= stated(accessor_deployment(storage, options, placing).body)
     for resource, body in written_once(storage, options, placing):
         if resource is JOBS:

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
@@ -245,11 +246,13 @@ class Life:
     def _begin(self, deployment: Document, template: str) -> Document:
         meta, pod = deployment["metadata"], deployment["spec"]["template"]
         unit = pod["metadata"]["labels"][labels.UNIT]
+        taken = self._world.names(PODS, meta["namespace"])
+        free = (f"{meta['name']}-{number}" for number in count(meta["generation"]))
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": f"{meta['name']}-{meta['generation']}",
+                "name": next(name for name in free if name not in taken),
                 "labels": pod["metadata"]["labels"],
                 "annotations": {"of": template},
                 "ownerReferences": [

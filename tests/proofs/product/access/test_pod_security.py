@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from gpuruntime.models.kinds.units import selector_of
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.secrets import SECRETS, Secret
 from gpuruntime.models.kubernetes.volumes import JOBS
@@ -145,7 +146,7 @@ def test_every_valid_unit_is_accepted_and_not_written_twice(
         body = secret_of(unit, options)
         answer = ask(SECRETS.path(namespace=namespace), body)
         assert patch_of_secret(codec.decode(codec.encode(answer), Secret), body) == {}
-    deployment = deployment_of(unit, options, placement)
+    deployment = deployment_of(unit, options, placement, selector_of(unit))
     assert ask(PODS.path(namespace=namespace), pod_from(deployment.body))
 
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from tests.proofs.product.audit_log import Request, wait_until_quiet, writes_since
+from tests.proofs.product.audit_log import (
+    Request,
+    requests_since,
+    wait_until_quiet,
+    writes_since,
+)
 from tests.proofs.product.claims.concurrent_callers import (
     order,
     seed,
@@ -27,6 +32,7 @@ CHILD_WRITES = 3
 STATUS_WRITES = 2
 MOST_WRITES = 8
 MOST_EVENTS = 1
+MANAGER = "gpuruntime-manager"
 MOST_RECONCILES = 6
 STEADY_SECONDS = 60.0
 
@@ -40,6 +46,8 @@ class Claims:
 
     writes: dict[str, Counter[str]]
     reconciles: float
+    # Reads of the manager by verb and resource, without watches and leases.
+    reads: Counter[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +73,12 @@ def counted(made: Installation) -> Claims:
     for each in writes_since(plane, size, made.system):
         if each.resource != "stockpools":
             writes[unit_of(each, units)][purpose_of(each)] += 1
-    return Claims(writes, reconciles_of(manager) - before)
+    reads = Counter(
+        (each.verb, each.resource)
+        for each in requests_since(plane, size, made.system)
+        if each.user == MANAGER and each.verb in ("get", "list") and each.resource != "leases"
+    )
+    return Claims(writes, reconciles_of(manager) - before, reads)
 
 
 def reconciles_of(manager: Process) -> float:
@@ -96,6 +109,12 @@ def test_a_claim_costs_no_more_writes_than_its_budget(claims: Claims) -> None:
         assert spent["status"] <= STATUS_WRITES, name
         assert spent["event"] <= MOST_EVENTS, name
         assert spent.total() - spent["event"] <= MOST_WRITES, name
+
+
+def test_a_claim_costs_the_manager_two_reads_by_name_and_no_list(claims: Claims) -> None:
+    """They are the stock unit and the tombstone: neither grows with the cluster."""
+    assert set(claims.reads) == {("get", "configmaps"), ("get", "gpuunits")}
+    assert max(claims.reads.values()) <= CLAIMS
 
 
 def test_a_claim_costs_no_more_reconciles_than_its_budget(claims: Claims) -> None:

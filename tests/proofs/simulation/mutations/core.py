@@ -333,6 +333,14 @@ CORE: Final = (
         "tests/rooms/reconcilers/unit/test_edits_by_hand.py",
     ),
     Mutation(
+        "children select Pods by the unit's name alone",
+        "gpuruntime.reconcilers.unit.observed",
+        "        if own is not None and labels.UNIT_UID not in own.selector:",
+        "        if True:",
+        "tests/rooms/reconcilers/unit/test_same_name.py"
+        "::test_nothing_of_a_unit_leads_to_a_pod_of_an_earlier_unit_of_the_name",
+    ),
+    Mutation(
         "a child is found by its label only",
         "gpuruntime.reconcilers.unit.reads",
         'dict.fromkeys((plain, owner.name if owner else "", unit_name(child)))',

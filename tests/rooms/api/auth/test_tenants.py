@@ -225,13 +225,15 @@ async def test_a_unit_that_changed_tenants_belongs_to_the_new_one(callers: Calle
     assert (await callers.call("b", "DELETE", f"{UNITS}/name")).status == 204
 
 
-async def test_a_pod_of_another_tenants_earlier_unit_is_not_shown(
-    callers: Callers,
-) -> None:
-    """The Pod terminates while another tenant has the name: its log and Events stay hidden."""
+async def test_a_pod_of_an_earlier_unit_is_not_shown(callers: Callers) -> None:
+    """The Pod terminates while another unit has the name: its log and Events stay hidden."""
     await callers.unit("b", "name")
-    for name, tenant in (("old", "a"), ("older", "")):
-        labelled = {labels.UNIT: "name", **({labels.TENANT: tenant} if tenant else {})}
+    for name, marks in (
+        ("own", {labels.TENANT: "b", labels.UNIT_UID: "of-an-earlier-unit"}),
+        ("old", {labels.TENANT: "a"}),
+        ("older", dict[str, str]()),
+    ):
+        labelled = {labels.UNIT: "name", **marks}
         pod = {"metadata": {"name": name, "labels": labelled}, "spec": {"containers": []}}
         pod["spec"] = {"containers": [{"name": "runtime", "image": "x"}]}
         made = callers.cluster.call("POST", PODS.path(namespace=INSTANCE), pod)

@@ -27,8 +27,10 @@ NAMESPACES = {
     "queue": {"team": "queue"},
     "kube-system": {"kubernetes.io/metadata.name": "kube-system"},
 }
-DEMO = Endpoint(namespace="units", labels={"runtime.lokiwager.io/unit": "demo"})
-NEIGHBOUR = Endpoint(namespace="units", labels={"runtime.lokiwager.io/unit": "other"})
+SELECTOR = {"runtime.lokiwager.io/unit": "demo", "runtime.lokiwager.io/unit-uid": "u1"}
+DEMO = Endpoint(namespace="units", labels=SELECTOR)
+NEIGHBOUR = Endpoint(namespace="units", labels={**SELECTOR, "runtime.lokiwager.io/unit": "other"})
+EARLIER = Endpoint(namespace="units", labels={**SELECTOR, "runtime.lokiwager.io/unit-uid": "u0"})
 NATS = Endpoint(namespace="queue", labels=QUEUE, addresses=("10.9.0.7",))
 FILLING = {"runtime.lokiwager.io/prepare": "s"}
 FUNCTION = Serverless(requestID="f", workerOf=WorkerOf(name="f", uid="1"))
@@ -40,6 +42,10 @@ def unit(*ports: Port, serverless: Serverless | None = None) -> GPUUnit:
         metadata=ObjectMeta(name="demo", namespace="units"),
         spec=GPUUnitSpec(specName="g1.1", template=template, serverless=serverless),
     )
+
+
+def rules_of(of: GPUUnit, options: NetworkOptions) -> JsonObject:
+    return unit_rules(of, SELECTOR, options)
 
 
 def under(rules: JsonObject) -> Network:
@@ -61,6 +67,7 @@ def outside(address: str) -> Endpoint:
         (Endpoint(namespace="other"), 8080, "TCP", False),
         (DEMO, 8080, "TCP", True),
         (NEIGHBOUR, 8080, "TCP", False),
+        (EARLIER, 8080, "TCP", False),
         (Endpoint(namespace="queue", labels=DEMO.labels), 8080, "TCP", False),
         (outside("203.0.113.9"), 8080, "TCP", False),
     ],
@@ -72,6 +79,7 @@ def outside(address: str) -> Endpoint:
         "other namespace",
         "own Pod",
         "other unit",
+        "earlier unit of the name",
         "same labels in another namespace",
         "Internet",
     ],
@@ -80,7 +88,7 @@ def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
     source: Endpoint, port: int, protocol: str, verdict: bool
 ) -> None:
     ports = (Port(name="http", port=8080), Port(name="game", port=7777, protocol="UDP"))
-    network = under(unit_rules(unit(*ports), CLOSED))
+    network = under(rules_of(unit(*ports), CLOSED))
     assert network.permits(source, DEMO, port, protocol) is verdict
 
 
@@ -88,7 +96,7 @@ def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
     "options", [CLOSED, OPEN], ids=["blocked networks", "all networks allowed"]
 )
 def test_a_unit_without_ports_cannot_be_reached(options: NetworkOptions) -> None:
-    network = under(unit_rules(unit(), options))
+    network = under(rules_of(unit(), options))
     assert not network.permits(Endpoint(namespace="caller"), DEMO, 80)
     assert not network.permits(DEMO, DEMO, 80)
 
@@ -125,7 +133,7 @@ ADDRESSES = [
 def test_units_and_downloads_reach_the_internet_but_no_private_address(
     address: str, verdict: bool
 ) -> None:
-    assert under(unit_rules(unit(), CLOSED)).permits(DEMO, outside(address), 443) is verdict
+    assert under(rules_of(unit(), CLOSED)).permits(DEMO, outside(address), 443) is verdict
     rules = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), CLOSED)
     job = Endpoint(namespace="units", labels=FILLING)
     assert under(rules).permits(job, outside(address), 443) is verdict
@@ -152,7 +160,7 @@ def test_units_and_downloads_reach_the_internet_but_no_private_address(
 def test_a_unit_reaches_nothing_in_the_cluster_but_its_name_servers(
     target: Endpoint, port: int, protocol: str, verdict: bool
 ) -> None:
-    found = under(unit_rules(unit(), CLOSED)).permits(DEMO, target, port, protocol)
+    found = under(rules_of(unit(), CLOSED)).permits(DEMO, target, port, protocol)
     assert found is verdict
 
 
@@ -165,7 +173,7 @@ def test_a_name_server_at_a_blocked_address_is_reached_for_names_only() -> None:
     )
     filling = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), options)
     job = Endpoint(namespace="units", labels=FILLING)
-    for network, who in ((under(unit_rules(unit(), options)), DEMO), (under(filling), job)):
+    for network, who in ((under(rules_of(unit(), options)), DEMO), (under(filling), job)):
         for address in ("169.254.20.10", "fd00::a"):
             assert network.permits(who, outside(address), 53, "UDP")
             assert network.permits(who, outside(address), 53, "TCP")
@@ -174,7 +182,7 @@ def test_a_name_server_at_a_blocked_address_is_reached_for_names_only() -> None:
 
 
 def test_units_reach_everything_if_the_configuration_allows_all() -> None:
-    network = under(unit_rules(unit(), OPEN))
+    network = under(rules_of(unit(), OPEN))
     for target in (outside("10.96.0.1"), outside("fd00::1"), NEIGHBOUR, NATS):
         assert network.permits(DEMO, target, 1, "UDP")
 
@@ -217,7 +225,7 @@ def test_a_copy_reaches_nothing_and_no_prepare_can_be_reached(
 def test_an_address_family_that_is_blocked_as_a_whole_stays_closed(
     blocked: tuple[str, ...], address: str, verdict: bool
 ) -> None:
-    rules = unit_rules(unit(), configured(NetworkOptions, blocked_cidrs=blocked))
+    rules = rules_of(unit(), configured(NetworkOptions, blocked_cidrs=blocked))
     assert under(rules).permits(DEMO, outside(address), 443) is verdict
 
 
@@ -262,14 +270,14 @@ BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)
 def test_only_workers_reach_nats_if_it_is_configured(
     options: NetworkOptions, target: Endpoint, port: int, verdict: bool
 ) -> None:
-    worker = under(unit_rules(unit(serverless=FUNCTION), options))
+    worker = under(rules_of(unit(serverless=FUNCTION), options))
     assert worker.permits(DEMO, target, port) is verdict
     for other in (unit(), unit(serverless=Serverless(requestID="f"))):
-        assert not under(unit_rules(other, options)).permits(DEMO, target, port)
+        assert not under(rules_of(other, options)).permits(DEMO, target, port)
 
 
 def test_only_the_kubelet_reaches_a_workers_health_endpoints() -> None:
-    worker = under(unit_rules(unit(Port(name="http", port=8080), serverless=FUNCTION), BY_LABELS))
+    worker = under(rules_of(unit(Port(name="http", port=8080), serverless=FUNCTION), BY_LABELS))
     for port in range(28_080, 28_090):
         assert not worker.permits(Endpoint(namespace="caller"), DEMO, port)
         assert not worker.permits(DEMO, DEMO, port)
@@ -278,8 +286,8 @@ def test_only_the_kubelet_reaches_a_workers_health_endpoints() -> None:
 @pytest.mark.parametrize(
     "rules",
     [
-        lambda: unit_rules(unit(), CLOSED),
-        lambda: unit_rules(unit(serverless=FUNCTION), BY_LABELS),
+        lambda: rules_of(unit(), CLOSED),
+        lambda: rules_of(unit(serverless=FUNCTION), BY_LABELS),
         lambda: prepare_rules(FILLING, Prepare(fromStorageName="s"), CLOSED),
     ],
 )

@@ -16,6 +16,7 @@ from gpuruntime.models.kinds.units import (
     GPUUnitStatus,
     StorageMount,
     Timeline,
+    selector_of,
 )
 from gpuruntime.models.kubernetes.cluster import PriorityClass
 from gpuruntime.models.kubernetes.conditions import Condition
@@ -34,7 +35,7 @@ from gpuruntime.models.kubernetes.pods import (
 from gpuruntime.models.kubernetes.workloads import Deployment, DeploymentStatus
 from gpuruntime.reconcilers.children.drift import Child
 from gpuruntime.reconcilers.options import SidecarOptions, UnitOptions
-from gpuruntime.reconcilers.unit.children import deployment_of, policy_of, service_of
+from gpuruntime.reconcilers.unit.children import deployment_of, is_served, policy_of, service_of
 from gpuruntime.reconcilers.unit.pod_template import Placement
 from tests.options import configured
 from tests.rooms.operations.cluster import INSTANCE, STOCK
@@ -77,14 +78,15 @@ def children(
     of: GPUUnit, status: DeploymentStatus | None = None, *, generation: int = 1
 ) -> tuple[Any, ...]:
     """Return the children as the reconciler creates them; the Deployment is ready by default."""
-    deployed = live(deployment_of(of, OPTIONS, Placement()), Deployment)
+    selector = selector_of(of)
+    deployed = live(deployment_of(of, OPTIONS, Placement(), selector), Deployment)
     metadata = attrs.evolve(deployed.metadata, generation=generation)
     deployed = attrs.evolve(deployed, metadata=metadata, status=status or rollout(ready=1))
     if of.metadata.namespace == STOCK:
         return (deployed,)
-    service = service_of(of, OPTIONS)
-    served = (live(service, Service),) if service else ()
-    return (deployed, live(policy_of(of, OPTIONS), NetworkPolicy), *served)
+    is_open = is_served(of, OPTIONS)
+    served = (live(service_of(of, OPTIONS, selector), Service),) if is_open else ()
+    return (deployed, live(policy_of(of, OPTIONS, selector), NetworkPolicy), *served)
 
 
 def live(child: Child, model: type[Any]) -> Any:
@@ -103,7 +105,7 @@ def pod(of: GPUUnit, *, phase: str = "Running", age: int = 0, **container: Any) 
         metadata=meta(
             "pod",
             namespace=of.metadata.namespace,
-            labels={labels.UNIT: of.metadata.name},
+            labels=selector_of(of),
             creationTimestamp=CREATED - timedelta(seconds=age),
         ),
         spec=PodSpec(nodeName="node-1"),

@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.templates import Port, Template
-from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, child_key
+from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, child_key, selector_of
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.unit.children import access_url, deployment_of, service_of
+from gpuruntime.reconcilers.unit.children import (
+    access_url,
+    deployment_of,
+    is_served,
+    policy_of,
+    service_of,
+)
 from gpuruntime.reconcilers.unit.pod_template import Placement
 from tests.options import configured
 
@@ -31,12 +37,11 @@ def unit(
 
 
 def deployment(of: GPUUnit) -> Any:
-    return deployment_of(of, OPTIONS, Placement()).body
+    return deployment_of(of, OPTIONS, Placement(), selector_of(of)).body
 
 
 def service(of: GPUUnit) -> Any:
-    found = service_of(of, OPTIONS)
-    return found.body if found else None
+    return service_of(of, OPTIONS, selector_of(of)).body if is_served(of, OPTIONS) else None
 
 
 def test_children_have_the_units_name_behind_a_prefix() -> None:
@@ -79,15 +84,18 @@ def test_a_deployment_runs_one_pod_at_a_time_and_none_while_suspended() -> None:
 def test_the_selector_finds_the_pods_of_the_template() -> None:
     spec = deployment(unit())["spec"]
     pod_labels = spec["template"]["metadata"]["labels"]
-    assert spec["selector"]["matchLabels"].items() <= pod_labels.items()
-    assert service(unit(template=PORTS))["spec"]["selector"].items() <= pod_labels.items()
+    own = {labels.UNIT: "demo", labels.UNIT_UID: "u1"}
+    assert own.items() <= pod_labels.items()
+    policy: Any = policy_of(unit(), OPTIONS, selector_of(unit())).body["spec"]
+    assert spec["selector"] == policy["podSelector"] == {"matchLabels": own}
+    assert service(unit(template=PORTS))["spec"]["selector"] == own
 
 
 def test_a_child_records_its_inputs() -> None:
-    first = deployment_of(unit(), OPTIONS, Placement())
+    first = deployment_of(unit(), OPTIONS, Placement(), selector_of(unit()))
     assert (first.generation, first.revision) == (4, OPTIONS.template_revision)
-    other = deployment_of(unit(image="other"), OPTIONS, Placement())
-    moved = deployment_of(unit(), OPTIONS, Placement(preferred_node="node-1"))
+    other = deployment_of(unit(image="other"), OPTIONS, Placement(), selector_of(unit()))
+    moved = deployment_of(unit(), OPTIONS, Placement(preferred_node="node-1"), selector_of(unit()))
     assert first.inputs == moved.inputs != other.inputs
 
 

@@ -47,6 +47,13 @@ async def test_a_claim_costs_few_writes_and_few_reconciles() -> None:
         await until(lambda: has_taken_over(world))
         await quiet(world)
         writes = [each for each in manager.transport.written() if "stockpools" not in each]
+    reads = [
+        each.path.rpartition("/")[2].partition("-")[0]
+        for each in manager.transport.sent
+        if each.method == "GET" and "watch" not in dict(each.query)
+    ]
+    # The tombstone of the operation and the stock unit.
+    assert reads == ["operation", "p"]
     told = [each for each in writes if each.endswith("/events")]
     assert len(told) == 1
     writes.remove(told[0])

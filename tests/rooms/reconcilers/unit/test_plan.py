@@ -83,6 +83,12 @@ def child(kind: Any, *, owner: str = "a", **more: Any) -> Any:
     return kind(metadata=metadata, **more)
 
 
+def foreign(held: Any) -> Any:
+    """Return the object with an owner that is no unit."""
+    owners = (OwnerReference(kind="Thing", name="t", uid="uid-t", controller=True),)
+    return attrs.evolve(held, metadata=attrs.evolve(held.metadata, ownerReferences=owners))
+
+
 def deployment(*, owner: str = "a", replicas: int = 1, ready: bool = True) -> Deployment:
     status = DeploymentStatus(
         replicas=replicas,
@@ -207,31 +213,31 @@ ROWS: tuple[Row, ...] = (
         UnitReason.CLAIM_LOST,
         30.0,
     ),
-    # Earlier Pods, and children of other owners.
+    # Children of other owners.
     (
-        "first start, Pods of an earlier unit: keep nothing that selects them",
-        lambda: first(earlier_pods=(pod(age=9),)),
+        "an earlier unit's Deployment is left: wait until it is collected",
+        lambda: first(deployment=deployment(owner="b")),
         (),
         UnitReason.DEPLOYMENT_PROGRESSING,
         15.0,
     ),
     (
-        "Pods of an earlier unit, own network: remove it",
-        lambda: started(deployment=None, earlier_pods=(pod(age=9),)),
-        ("RemoveService", "RemovePolicy"),
+        "an earlier unit's Service is left: wait until it is collected",
+        lambda: first(service=child(Service, owner="b")),
+        (),
         UnitReason.DEPLOYMENT_PROGRESSING,
         15.0,
     ),
     (
         "another owner's Deployment: write no child",
-        lambda: first(deployment=deployment(owner="b")),
+        lambda: first(deployment=foreign(deployment())),
         (),
         UnitReason.DEPLOYMENT_SYNC_FAILED,
         15.0,
     ),
     (
         "another owner's Service: keep the others, and let its refusal be found",
-        lambda: first(service=child(Service, owner="b")),
+        lambda: first(service=foreign(child(Service))),
         (*NETWORK, "KeepDeployment"),
         RUNS,
         None,
@@ -282,8 +288,8 @@ ROWS: tuple[Row, ...] = (
         None,
     ),
     (
-        "its storages are free, Pods of an earlier unit: take them, then wait",
-        lambda: first(mounts=Takes((STORAGE,)), earlier_pods=(pod(age=9),)),
+        "its storages are free, an earlier unit's policy is left: take them, then wait",
+        lambda: first(mounts=Takes((STORAGE,)), policy=child(NetworkPolicy, owner="b")),
         ("TakeStorages",),
         UnitReason.DEPLOYMENT_PROGRESSING,
         15.0,

@@ -32,7 +32,7 @@ def unit(
     namespace: str = OPTIONS.instance_namespace, *, given: Any = None, **spec: Any
 ) -> GPUUnit:
     return GPUUnit(
-        metadata=ObjectMeta(name="demo", namespace=namespace, labels=given or {}),
+        metadata=ObjectMeta(name="demo", namespace=namespace, uid="u1", labels=given or {}),
         spec=GPUUnitSpec(specName="g1.1", **spec),
     )
 
@@ -250,6 +250,7 @@ def test_a_pod_has_our_labels_and_no_other_label_of_the_user() -> None:
         "app.kubernetes.io/name": "gpuruntime-unit",
         "app.kubernetes.io/managed-by": "gpuruntime",
         labels.UNIT: "demo",
+        labels.UNIT_UID: "u1",
         labels.SPEC: "g1.1",
         labels.POOL: "p",
         labels.TENANT: "t",

@@ -86,8 +86,12 @@ class CachesAsServer:
     async def request(self, request: Request) -> Response:
         *_, namespace, plural, name = ("", *request.path.split("/"))
         if name == PODS.plural:
-            selector = dict(request.query)["labelSelector"].partition("=")[2]
-            pods = [codec.to_json(each) for each in self.caches.pods_of(Key(plural, selector))]
+            unit = dict(request.query)["labelSelector"].partition("=")[2]
+            pods = [
+                codec.to_json(each)
+                for each in self.caches.pods[plural].store.values()
+                if each.metadata.labels.get(labels.UNIT) == unit
+            ]
             return _answer(200, kind="PodList", metadata={"resourceVersion": "1"}, items=pods)
         resource = DEPLOYMENTS if plural == DEPLOYMENTS.plural else GPU_UNITS
         found = self._find(plural, Key(namespace, name))
@@ -232,8 +236,9 @@ def effects(seen: Observed) -> tuple[tuple[object, ...], GPUUnitStatus, float | 
     verdict, seconds = conclude(plan, outcome, seen, now=NOW)
     status = seen.unit.status
     if verdict is not None:
-        pods = seen.own_pods(own)
-        status = status_of(seen.unit, verdict, deployment=own, pods=pods, options=OPTIONS, now=NOW)
+        status = status_of(
+            seen.unit, verdict, deployment=own, pods=seen.pods, options=OPTIONS, now=NOW
+        )
     return tuple(written(each, seen) for each in plan.intents), status, seconds
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.storages import Accessor, GPUStorage, GPUStorageSpec, Prepare
-from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, selector_of
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.children.drift import Child, patch_towards
 from gpuruntime.reconcilers.options import UnitOptions
@@ -44,7 +44,7 @@ def by_faulty_code(child: Child) -> JsonObject:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda options: policy_of(UNIT, options),
+        lambda options: policy_of(UNIT, options, selector_of(UNIT)),
         lambda options: accessor_policy(STORAGE, options),
         lambda options: prepare_policy(STORAGE, PREPARE, options),
     ],
@@ -61,7 +61,7 @@ def test_a_policy_follows_a_revision_of_the_rules(made: Callable[[UnitOptions], 
 @pytest.mark.parametrize(
     "made",
     [
-        lambda options: deployment_of(UNIT, options, Placement()),
+        lambda options: deployment_of(UNIT, options, Placement(), selector_of(UNIT)),
         lambda options: accessor_deployment(STORAGE, options, Placing()),
     ],
     ids=["unit", "accessor"],

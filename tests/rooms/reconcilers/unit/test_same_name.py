@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
@@ -27,23 +28,10 @@ pytestmark = pytest.mark.looptime
 
 SERVING: dict[str, Any] = {"template": {"ports": [{"name": "http", "port": 80}]}}
 CHILDREN = (DEPLOYMENTS, SERVICES, NETWORK_POLICIES)
-STRANGE: dict[str, Any] = {"matchLabels": {"app": "strange"}}
-SPECS: dict[str, Any] = {
-    DEPLOYMENTS.kind: {
-        "replicas": 0,
-        "selector": STRANGE,
-        "template": {
-            "metadata": {"labels": STRANGE["matchLabels"]},
-            "spec": {"containers": [{"name": "c", "image": "c:1"}]},
-        },
-    },
-    SERVICES.kind: {"ports": [{"port": 80}]},
-    NETWORK_POLICIES.kind: {"podSelector": STRANGE},
-}
 
 
 def hold(world: World, resource: Resource[Any]) -> None:
-    """Keep the Pod of the first unit from ending."""
+    """Keep the object of the first unit from ending."""
     held(world, resource, ["tests.example.com/held"])
 
 
@@ -69,108 +57,48 @@ def children(world: World) -> list[Document]:
     return [each for each in found if each["metadata"]["ownerReferences"][0]["uid"] == uid]
 
 
-async def test_no_service_leads_to_a_pod_of_an_earlier_unit_of_the_name() -> None:
+def selected(world: World, pod: Document) -> list[bool]:
+    """Return of each child of the unit whether it selects the Pod."""
+    found = []
+    for child in children(world):
+        spec = child["spec"]
+        selector = spec.get("selector") or spec["podSelector"]
+        wanted = selector.get("matchLabels", selector)
+        found.append(wanted.items() <= pod["metadata"]["labels"].items())
+    return found
+
+
+async def test_nothing_of_a_unit_leads_to_a_pod_of_an_earlier_unit_of_the_name() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo", **SERVING)
         await becomes(world, "demo", "Ready")
+        assert world.unit("demo")["status"]["nodeName"] == "node-1"
+        (earlier,) = world.objects(PODS, INSTANCE)
+        assert selected(world, earlier) == [True, True, True]
         hold(world, PODS)
+        world.nodes["demo"] = "node-2"
         make_again(world, **SERVING)
-        await quiet(world)
-        assert children(world) == []
-        assert reason_of(world.unit("demo")) == "DeploymentProgressing"
-        assert "an earlier unit demo has ended: unit-demo-1" in message_of(world.unit("demo"))
-        assert world.unit("demo")["status"].get("nodeName", "") == ""
-
-        release(world, PODS)
         await becomes(world, "demo", "Ready", seconds=5)
-        assert len(children(world)) == 3
+        assert world.unit("demo")["status"]["nodeName"] == "node-2"
+        left, own = world.objects(PODS, INSTANCE)
+        assert left["metadata"]["uid"] == earlier["metadata"]["uid"]
+        assert selected(world, left) == [False, False, False]
+        assert selected(world, own) == [True, True, True]
 
 
-async def test_the_owner_of_the_deployment_that_keeps_an_earlier_pod_is_named() -> None:
-    world = World()
-    async with living(world), managing(world):
-        world.add_unit("demo", **SERVING)
-        await becomes(world, "demo", "Ready")
-        hold(world, DEPLOYMENTS)
-        make_again(world, **SERVING)
-        await quiet(world)
-        assert children(world) == []
-        assert "unit-demo belongs to GPUUnit demo" in message_of(world.unit("demo"))
-        assert world.unit("demo")["status"].get("nodeName", "") == ""
-
-        release(world, DEPLOYMENTS)
-        await becomes(world, "demo", "Ready")
-
-
-async def test_a_unit_also_waits_for_a_deployment_that_may_create_pods_again() -> None:
+async def test_a_unit_starts_without_a_list_of_pods() -> None:
     world = World()
     async with living(world), managing(world) as manager:
-        world.add_unit("demo", suspended=True, **SERVING)
-        await becomes(world, "demo", "Suspended")
-        hold(world, DEPLOYMENTS)
-        make_again(world, **SERVING)
         await quiet(world)
-        assert children(world) == []
-        assert reason_of(world.unit("demo")) == "DeploymentSyncFailed"
         manager.transport.sent.clear()
-        await asyncio.sleep(60)
-        assert [each.path for each in manager.transport.sent if not each.query] == []
-        assert not any("limit" in dict(each.query) for each in manager.transport.sent)
-
-        release(world, DEPLOYMENTS)
-        await becomes(world, "demo", "Ready")
-
-
-@pytest.mark.parametrize(
-    ("resource", "reason"),
-    [
-        (DEPLOYMENTS, "DeploymentSyncFailed"),
-        (SERVICES, "ServiceSyncFailed"),
-        (NETWORK_POLICIES, "NetworkPolicySyncFailed"),
-    ],
-    ids=["Deployment", "Service", "NetworkPolicy"],
-)
-async def test_pods_are_not_listed_while_an_unlabelled_child_is_in_the_way(
-    resource: Resource[Any], reason: str
-) -> None:
-    """The child has none of our labels, so no cache contains it."""
-    world = World()
-    body = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": "unit-demo"},
-        "spec": SPECS[resource.kind],
-    }
-    async with living(world), managing(world) as manager:
-        world.call("POST", resource.path(namespace=INSTANCE), body)
-        world.add_unit("demo", **SERVING)
-        await until(lambda: reason_of(world.unit("demo")), equals(reason))
-        await asyncio.sleep(20)
-        manager.transport.sent.clear()
-        await asyncio.sleep(60)
-        assert manager.transport.sent
-        assert not any("limit" in dict(each.query) for each in manager.transport.sent)
-
-
-async def test_a_unit_also_waits_for_an_earlier_pod_that_the_cache_lacks() -> None:
-    world = World()
-    async with living(world), managing(world) as manager:
-        manager.transport.hold_watches("/pods")
         world.add_unit("demo", **SERVING)
         await becomes(world, "demo", "Ready")
-        hold(world, PODS)
-        make_again(world, **SERVING)
-        await until(lambda: reason_of(world.unit("demo")), equals("DeploymentProgressing"))
-        await quiet(world)
-        assert children(world) == []
-
-        manager.transport.release_watches()
-        release(world, PODS)
-        await becomes(world, "demo", "Ready")
+        reads = [each for each in manager.transport.sent if each.method == "GET"]
+        assert [each.path for each in reads if dict(each.query).get("watch") is None] == []
 
 
-async def test_a_restored_unit_starts_once_its_earlier_pod_has_ended() -> None:
+async def test_a_unit_does_not_report_on_a_pod_that_the_name_had_before_it_was_restored() -> None:
     world = World()
     async with living(world):
         async with managing(world):
@@ -180,13 +108,47 @@ async def test_a_restored_unit_starts_once_its_earlier_pod_has_ended() -> None:
         hold(world, PODS)
         # A backup is taken and restored, seconds after its objects were created.
         await asyncio.sleep(5)
-        make_again(world, **SERVING)
+        world.nodes["demo"] = "node-2"
+        make_again(world, suspended=True, **SERVING)
         path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")
         world.call("PATCH", path, {"status": status})
         async with managing(world):
-            await until(lambda: reason_of(world.unit("demo")), equals("DeploymentProgressing"))
-            await quiet(world)
-            assert children(world) == []
-            release(world, PODS)
+            await becomes(world, "demo", "Suspended")
+            world.change("demo", suspended=False)
+            await until(lambda: world.unit("demo")["status"].get("nodeName"), equals("node-2"))
             await becomes(world, "demo", "Ready")
-            assert len(children(world)) == 3
+
+
+@pytest.mark.parametrize("resource", CHILDREN, ids=lambda resource: resource.kind)
+@pytest.mark.parametrize("suspended", [False, True], ids=["running", "suspended"])
+async def test_a_unit_waits_for_a_child_of_the_earlier_unit(
+    resource: Resource[Any], *, suspended: bool
+) -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        world.add_unit("demo", suspended=suspended, **SERVING)
+        await becomes(world, "demo", "Suspended" if suspended else "Ready")
+        hold(world, resource)
+        make_again(world, **SERVING)
+        await quiet(world)
+        assert children(world) == []
+        assert reason_of(world.unit("demo")) == "DeploymentProgressing"
+        told = f"waits until {resource.kind} runtime-instance/unit-demo of the unit that had this"
+        assert told in message_of(world.unit("demo"))
+        assert world.unit("demo")["status"].get("nodeName", "") == ""
+        manager.transport.sent.clear()
+        await asyncio.sleep(60)
+        assert manager.transport.sent == []
+
+        release(world, resource)
+        await becomes(world, "demo", "Ready", seconds=5)
+
+
+async def test_the_deployment_of_a_unit_has_the_uid_of_the_unit_in_its_selector() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo")
+        await becomes(world, "demo", "Ready")
+        spec = world.deployment("demo")["spec"]
+        own = {labels.UNIT: "demo", labels.UNIT_UID: world.unit("demo")["metadata"]["uid"]}
+        assert spec["selector"]["matchLabels"] == own
