@@ -36,6 +36,7 @@ from gpuruntime.api.openapi.swagger import with_document
 from gpuruntime.api.routes.audit import audit_route
 from gpuruntime.api.routes.dead_letters import dead_letter_routes
 from gpuruntime.api.routes.files import file_routes
+from gpuruntime.api.routes.flavours import flavour_route
 from gpuruntime.api.routes.functions import function_routes
 from gpuruntime.api.routes.invocations import invocation_routes
 from gpuruntime.api.routes.logs import log_route
@@ -44,6 +45,7 @@ from gpuruntime.api.routes.stock import stock_routes
 from gpuruntime.api.routes.storages import storage_routes
 from gpuruntime.api.routes.units import unit_routes
 from gpuruntime.api.views.cluster_summary import ClusterSummary
+from gpuruntime.api.views.flavours import Flavours
 from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.api.views.health import Health
 from gpuruntime.api.views.unit_events import UnitEvents
@@ -191,6 +193,7 @@ def routes_of(
     health = Health(fleet, connection=context.connection, now=context.now, version=options.version)
     return (
         *status_routes(health, fleet),
+        flavour_route(Flavours(context.caches, fleet)),
         audit_route(context.auditor, context.now),
         *stock_routes(operations, options.namespaces),
         *unit_routes(

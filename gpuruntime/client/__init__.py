@@ -55,6 +55,7 @@ from gpuruntime.models.requests.storages import UpdateStorage as StorageChange
 from gpuruntime.models.requests.units import CreateUnit as NewUnit
 from gpuruntime.models.requests.units import UpdateUnit as UnitChange
 from gpuruntime.models.views.errors import ErrorDetail
+from gpuruntime.models.views.flavours import FlavourView
 from gpuruntime.models.views.operators import (
     ActiveCounts,
     AuditedObject,
@@ -112,6 +113,7 @@ __all__ = [
     "FailureClass",
     "FileEntry",
     "Files",
+    "FlavourView",
     "FleetView",
     "Framework",
     "FunctionError",

@@ -14,14 +14,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from gpuruntime.client.messages import Reply, path_of
+from gpuruntime.client.messages import Page, Reply, path_of
 from gpuruntime.client.options import Options
-from gpuruntime.client.resource import ResourceCalls
+from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.serverless import DeadLetters, Functions, Invocations
 from gpuruntime.client.stock import Pools, Stock
 from gpuruntime.client.storages import Storages
 from gpuruntime.client.transport import Transport, connected
 from gpuruntime.client.units import Units
+from gpuruntime.models.views.flavours import FlavourView
 from gpuruntime.models.views.operators import AuditView, FleetView, HealthView
 
 DEFAULTS: Final = Options()
@@ -45,6 +46,15 @@ class Client:
 
     async def inventory(self) -> Reply[FleetView]:
         return await self._calls.read(path_of("operator", "inventory"), FleetView)
+
+    def flavours(self, *, limit: int = PAGE_ITEMS) -> AsyncIterator[FlavourView]:
+        """Yield the units that can be asked for, by specName; every caller gets them."""
+
+        async def fetch(cursor: str) -> Page[FlavourView]:
+            query = {"limit": limit, "cursor": cursor}
+            return await self._calls.page(path_of("flavours"), FlavourView, query)
+
+        return every(fetch)
 
     async def audit(self) -> Reply[AuditView]:
         return await self._calls.read(path_of("operator", "audit"), AuditView)

@@ -244,6 +244,7 @@ VERBS: Final = (
     Verb("dead-letters redrive", "let dead invocations run again", (LETTERS,)),
     Verb("dead-letters discard", "delete dead letters", (LETTERS,), is_listed=False),
 
+    Verb("flavours", "the units that can be asked for, and how many are ready"),
     Verb("status", "the health of the API and its cluster"),
     Verb("inventory", "nodes, GPUs, and the stock and units of each specName"),
 )

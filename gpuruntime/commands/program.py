@@ -78,6 +78,7 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "dead-letters discard": serverless.discard,
     "status": status.status,
     "inventory": status.inventory,
+    "flavours": status.flavours,
 }
 _NO_ANSWER: Final = (
     UnreachableServerError,

@@ -3,6 +3,7 @@
 from gpuruntime.commands import tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
+from gpuruntime.models.views.flavours import FlavourView
 from gpuruntime.models.views.operators import (
     GpuProductView,
     HealthStatus,
@@ -30,6 +31,10 @@ async def status(session: Session) -> int:
     else:
         session.print_one(view)
     return ExitCode.DONE if view.status == HealthStatus.OK else ExitCode.REFUSED
+
+
+async def flavours(session: Session) -> None:
+    session.print_many(FlavourView, [each async for each in session.client.flavours()])
 
 
 async def inventory(session: Session) -> None:

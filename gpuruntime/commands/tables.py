@@ -13,6 +13,7 @@ from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands.progress import moments_of
 from gpuruntime.commands.terminal import line, plain
 from gpuruntime.models.kinds.phases import PoolPhase
+from gpuruntime.models.views.flavours import FlavourView
 from gpuruntime.models.views.operators import GpuProductView, Job, NodeView, SpecView
 from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import (
@@ -140,6 +141,15 @@ COLUMNS: Final[Mapping[type, Columns]] = {
     FileEntry: {
         "NAME": lambda view: f"{view.name}/" if view.is_folder else view.name,
         "SIZE": lambda view: "" if view.is_folder or view.size is None else view.size,
+    },
+    FlavourView: {
+        "SPEC": "specName",
+        "CPU": "cpu",
+        "MEMORY": "memory",
+        "GPUS": "gpu",
+        "PRODUCT": lambda view: view.gpuProduct or "any",
+        "READY": lambda view: "full" if view.full else view.available,
+        "UNITS": "units",
     },
     NodeView: {
         "NODE": "name",

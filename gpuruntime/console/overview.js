@@ -12,6 +12,7 @@ const MOST_FAILED = 20;
 export function overviewPlace({ watch, poll, heedFleet, isBound }) {
   const totals = element("dl", { class: "totals", "aria-label": "Totals" });
   const specs = specTable();
+  const flavours = flavourTable();
   const products = gpuTable("GPUs by product", "Product", (each) => each.product || "unnamed");
   const nodes = gpuTable("GPUs by node", "Node", (each) => each.name);
   const failed = new LiveTable({
@@ -35,6 +36,10 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     const { data } = await call("GET", "/health");
     totals.replaceChildren(...totalsOf(data));
   }, EVERY_MS);
+  poll(async () => {
+    const { data } = await call("GET", "/flavours?limit=1000");
+    flavours.show(data);
+  }, EVERY_MS);
   if (!isBound()) {
     poll(async () => {
       const { data } = await call("GET", "/operator/inventory");
@@ -49,6 +54,12 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     element("div", { class: "head" }, element("h2", { id: "specs" }, "Stock and units by spec")),
     specs.node,
   );
+  const offers = element(
+    "section",
+    { "aria-labelledby": "flavours" },
+    element("div", { class: "head" }, element("h2", { id: "flavours" }, "Flavours")),
+    flavours.node,
+  );
   const gpus = element(
     "section",
     { "aria-labelledby": "gpus" },
@@ -62,6 +73,7 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     {},
     element("div", { class: "head" }, element("h1", {}, "Overview")),
     totals,
+    offers,
     bySpec,
     gpus,
     element(
@@ -88,6 +100,23 @@ function totalsOf(health) {
     tile("GPUs of others", String(health.totalGPUHeldByOthers ?? "?")),
     tile("queue of functions", health.queueConnected ? "connected" : "off"),
   ];
+}
+
+function flavourTable() {
+  const text = (label, read) => ({ label, cell: (flavour) => String(read(flavour)) });
+  return new LiveTable({
+    label: "Flavours",
+    keyOf: (flavour) => flavour.specName,
+    nothing: "There is no flavour yet: a pool makes one.",
+    columns: [
+      { label: "Spec", class: "narrow", cell: (flavour) => flavour.specName },
+      text("CPU", (flavour) => flavour.cpu || "default"),
+      text("Memory", (flavour) => flavour.memory || "default"),
+      { ...text("GPUs", (flavour) => flavour.gpu), class: "number" },
+      text("Product", (flavour) => flavour.gpuProduct || "any"),
+      text("Ready now", (flavour) => (flavour.full ? "full" : flavour.available)),
+    ],
+  });
 }
 
 function gpuTable(label, first, nameOf) {

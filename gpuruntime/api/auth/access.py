@@ -54,6 +54,11 @@ class Open:
     """The access of a route that serves every caller."""
 
 
+@attrs.frozen(slots=True)
+class Known:
+    """The access of a route that serves every authenticated caller, whatever its rights."""
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Principal:
     """A known caller; without tenants it is not bound to any.
@@ -70,6 +75,7 @@ class Principal:
 
 
 OPEN: Final = Open()
+KNOWN: Final = Known()
 ANYBODY: Final = Principal(name="anybody", role=Role.OPERATOR)
 UNITS: Final = "gpuunits"
 POOLS: Final = "stockpools"

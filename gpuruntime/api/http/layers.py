@@ -18,7 +18,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from gpuruntime.api.auth.access import OPEN, Open
+from gpuruntime.api.auth.access import OPEN, Known, Open
 from gpuruntime.api.auth.authentication import PRINCIPAL, Guard
 from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.rate_limits import RateLimits
@@ -250,8 +250,10 @@ def rights(route: Route, below: Next, context: LayerContext) -> Next:
     if isinstance(access, Open) or not context.guard.asks:
         return below
 
+    own = () if isinstance(access, Known) else (access,)
+
     async def permitted(request: web.Request) -> web.StreamResponse:
-        for needed in (access, *route.further(request)):
+        for needed in (*own, *route.further(request)):
             await context.guard.demand(request[PRINCIPAL], needed)
         return await below(request)
 

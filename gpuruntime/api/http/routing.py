@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.auth.access import Access, Open, Principal
+from gpuruntime.api.auth.access import Access, Known, Open, Principal
 from gpuruntime.api.auth.authentication import PRINCIPAL, nothing_further
 from gpuruntime.api.auth.tenancy import scope_of
 from gpuruntime.models.encoding.json import JsonObject
@@ -128,7 +128,7 @@ class Route:
     name: str
     method: str
     path: str
-    access: Access | Open
+    access: Access | Known | Open
     handler: Handler
     summary: str
     answers: tuple[Answer, ...]

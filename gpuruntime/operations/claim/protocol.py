@@ -233,7 +233,8 @@ class ClaimAttempt:
             return Answer(unit=unit, is_replay=True)
         raise InsufficientCapacityError(
             f"no ready stock of {self._request.spec_name} is left: "
-            f"seed more, or send operation {self._request.operation_id} again later"
+            f"send operation {self._request.operation_id} again later, "
+            "or ask for a flavour that GET /api/v1/flavours shows as available"
         )
 
     def _own_claim(self) -> GPUUnit | None:

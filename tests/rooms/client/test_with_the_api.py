@@ -216,6 +216,15 @@ async def test_health_inventory_and_audit_are_read() -> None:
         assert not (await here.client.audit()).data.breaches
 
 
+async def test_flavours_are_read_page_by_page() -> None:
+    async with site() as here:
+        for name in ("g1.1", "g2", "g3"):
+            await here.client.pools.create(NewPool(specName=name, gpu=1, replicas=1))
+        found = [each async for each in here.client.flavours(limit=2)]
+        assert [each.specName for each in found] == ["g1.1", "g2", "g3"]
+        assert [each.full for each in found] == [False, True, True]
+
+
 async def test_files_are_listed_read_and_written_under_their_own_names() -> None:
     cluster, upstream = Cluster(), Upstream()
     listed = b'{"kind": "Index", "paths": [{"path_type": "Dir", "name": "sub", "size": 2},'

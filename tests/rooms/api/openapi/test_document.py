@@ -21,6 +21,7 @@ pytestmark = pytest.mark.looptime
 
 ROUTES = {
     "/api/v1/health": {"get"},
+    "/api/v1/flavours": {"get"},
     "/api/v1/operator/stock-units": {"post"},
     "/api/v1/operator/jobs": {"get"},
     "/api/v1/operator/jobs/{operationID}": {"get"},
