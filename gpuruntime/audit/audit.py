@@ -12,6 +12,7 @@ from typing import Any, Final
 from gpuruntime.audit import (
     children,
     claims,
+    drift,
     functions,
     labels,
     mounts,
@@ -27,6 +28,7 @@ from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.network import NetworkPolicy
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 
@@ -68,6 +70,14 @@ def _children(index: SnapshotIndex) -> Iterable[children.Child]:
         snapshot.claims or (),
         snapshot.jobs or (),
     )
+
+
+def _policies(index: SnapshotIndex) -> Iterable[NetworkPolicy]:
+    return index.snapshot.policies or ()
+
+
+def _selecting(index: SnapshotIndex) -> Iterable[drift.Selecting]:
+    return chain(index.snapshot.services or (), _policies(index))
 
 
 def _storages(index: SnapshotIndex) -> Iterable[GPUStorage]:
@@ -243,6 +253,27 @@ RULES: Final[tuple[Rule[Any], ...]] = (
         subjects=_running,
         judge=children.isolated,
         needs=("deployments", "pods", "policies"),
+    ),
+    Rule(
+        name="child-selects",
+        description="the Service and the NetworkPolicy of a unit select its Pods and no others",
+        subjects=_selecting,
+        judge=drift.selects_own_pods,
+        needs=("deployments", "services", "policies"),
+    ),
+    Rule(
+        name="policy-applied",
+        description="a NetworkPolicy has the rules that were last applied",
+        subjects=_policies,
+        judge=drift.as_applied,
+        needs=("policies",),
+    ),
+    Rule(
+        name="template-closed",
+        description="no Deployment shares its host with its Pods, or gives them an account",
+        subjects=_deployments,
+        judge=drift.closed,
+        needs=("deployments",),
     ),
     Rule(
         name="storage-child-owner",

@@ -4,12 +4,12 @@ from collections.abc import Container, Iterator
 from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.drift import HEAL_SECONDS
 from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.provenance import is_terminating
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, child_key
-from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.volumes import Job, VolumeClaim
@@ -41,11 +41,18 @@ def one_owner(child: Child, index: SnapshotIndex) -> Iterator[Finding]:
     if unit is None:
         return
     is_named = metadata.key == child_key(unit)
-    if not is_named or metadata.labels.get(labels.UNIT) != unit.metadata.name:
+    if not is_named:
         yield _of_child(
             child,
             f"belongs to {reference_to(unit)} without its name",
             f"delete it: the child of that unit is {child_key(unit)}",
+        )
+    elif metadata.labels.get(labels.UNIT) != unit.metadata.name:
+        yield _of_child(
+            child,
+            f"belongs to {reference_to(unit)} without its label",
+            "see that a manager leads, which labels it",
+            allowed_seconds=HEAL_SECONDS,
         )
 
 
@@ -81,7 +88,7 @@ def pod_of_a_unit(pod: Pod, index: SnapshotIndex) -> Iterator[Finding]:
     Terminating Pods are allowed, and for a while Pods whose unit is gone.
     """
     name = pod.metadata.labels.get(labels.UNIT, "")
-    is_gone = Key(pod.metadata.namespace, name) not in index.unit_by_key
+    is_gone = index.unit_of(pod) is None
     if _is_of(pod, labels.UNIT_APP) and is_gone and not is_terminating(pod):
         yield _of_child(
             pod,
@@ -97,15 +104,12 @@ def isolated(child: Deployment | Pod, index: SnapshotIndex) -> Iterator[Finding]
     Terminating children are allowed. So are the children of a deleted unit, even while the next
     unit of the name waits for their end, and for a while Pods without a Deployment.
     """
-    if isinstance(child, Deployment) and is_left_behind(child, index):
-        return
-    name = child.metadata.labels.get(labels.UNIT, "")
-    unit = index.unit_by_key.get(Key(child.metadata.namespace, name))
+    unit = index.unit_of(child) if isinstance(child, Pod) else _owner_of(child, index)
     is_active = unit is not None and unit.metadata.uid not in index.stock_by_uid
     if unit is None or not is_active or is_terminating(unit) or is_terminating(child):
         return
-    deployer = index.deployer_by_key.get(child_key(unit), unit.metadata.uid)
-    if isinstance(child, Pod) and deployer not in index.unit_by_uid:
+    deployment = index.deployment_by_key.get(child_key(unit))
+    if isinstance(child, Pod) and deployment and is_left_behind(deployment, index):
         return
     policy = index.policy_by_key.get(child_key(unit))
     owner = policy.metadata.controller_owner if policy else None
@@ -137,6 +141,11 @@ def is_left_behind(child: Deployment, index: SnapshotIndex) -> bool:
     return owner is not None and owner.uid not in index.unit_by_uid
 
 
+def _owner_of(child: Deployment, index: SnapshotIndex) -> GPUUnit | None:
+    owner = child.metadata.controller_owner
+    return index.unit_by_uid.get(owner.uid) if owner else None
+
+
 def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Finding]:
     """Yield the faults in the owner of a child that must belong to an object of the kind."""
     controllers = [owner for owner in child.metadata.ownerReferences if owner.controller]
@@ -144,7 +153,8 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
     if len(controllers) > 1:
         yield _of_child(child, "has two controllers", f"remove the one that is not a {kind}")
     elif owner is None:
-        yield _of_child(child, "has no owner", "delete it: its owner creates another one")
+        remedy = "see that a manager leads, which owns it again; or delete it"
+        yield _of_child(child, "has no owner", remedy, allowed_seconds=HEAL_SECONDS)
     elif owner.kind != kind:
         yield _of_child(
             child,

@@ -15,7 +15,6 @@ from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
-from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
@@ -175,8 +174,7 @@ def _template_with(held: Held, index: SnapshotIndex) -> GPUUnit | None:
             unit = index.unit_by_key.get(claimant) if claimant else None
             unit = None if unit is None or index.has_started(unit) else unit
         case Pod():
-            name = held.metadata.labels.get(labels.UNIT, "")
-            unit = index.unit_by_key.get(Key(held.metadata.namespace, name))
+            unit = index.unit_of(held)
         case _:
             owner = held.metadata.controller_owner
             unit = index.unit_by_uid.get(owner.uid) if owner else None
@@ -186,11 +184,8 @@ def _template_with(held: Held, index: SnapshotIndex) -> GPUUnit | None:
 
 def _waits_for_pods(held: Held, template: GPUUnit, index: SnapshotIndex) -> bool:
     """Return whether the object is the NetworkPolicy of Pods that still exist."""
-    key = template.metadata.key
     return isinstance(held, NetworkPolicy) and any(
-        pod.metadata.namespace == key.namespace
-        and pod.metadata.labels.get(labels.UNIT) == key.name
-        for pod in index.snapshot.pods or ()
+        index.unit_of(pod) is template for pod in index.snapshot.pods or ()
     )
 
 

@@ -17,6 +17,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NetworkPolicy
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.volumes import Job, VolumeClaim
+from gpuruntime.models.kubernetes.workloads import Deployment
 
 Units = defaultdict[str, list[GPUUnit]]
 Pods = defaultdict[Key, list[Pod]]
@@ -97,8 +98,7 @@ class SnapshotIndex:
     job_by_key: dict[Key, Job] = attrs.field(factory=dict)
     # Jobs that fill a storage, by the uid of the storage.
     jobs_of: defaultdict[str, list[Job]] = attrs.field(factory=lambda: defaultdict(list))
-    # The uid of the controller, by the key of the Deployment.
-    deployer_by_key: dict[Key, str] = attrs.field(factory=dict)
+    deployment_by_key: dict[Key, Deployment] = attrs.field(factory=dict)
     _deployed: set[str] = attrs.field(factory=set)
 
     def gather(self) -> Iterator[None]:
@@ -106,9 +106,7 @@ class SnapshotIndex:
         snapshot = self.snapshot
         for deployment in snapshot.deployments or ():
             self._deployed.update(owner.uid for owner in deployment.metadata.ownerReferences)
-            if deployment.metadata.controller_owner is not None:
-                owner = deployment.metadata.controller_owner
-                self.deployer_by_key[deployment.metadata.key] = owner.uid
+            self.deployment_by_key[deployment.metadata.key] = deployment
             yield
         for pool in snapshot.pools:
             self.pool_by_key[pool.metadata.key] = pool
@@ -132,6 +130,16 @@ class SnapshotIndex:
     def has_started(self, unit: GPUUnit) -> bool:
         """Return whether the unit has a Deployment, or a status that remembers one."""
         return unit.status.timeline.createdAt is not None or unit.metadata.uid in self._deployed
+
+    def unit_of(self, pod: Pod) -> GPUUnit | None:
+        """Return the unit that the Pod runs for, or None if it is gone.
+
+        A Pod of an older version has no uid, and belongs to the unit of its name.
+        """
+        marks = pod.metadata.labels
+        unit = self.unit_by_key.get(Key(pod.metadata.namespace, marks.get(labels.UNIT, "")))
+        uid = unit.metadata.uid if unit else ""
+        return unit if marks.get(labels.UNIT_UID, uid) == uid else None
 
     def _gather_storages(self) -> Iterator[None]:
         snapshot = self.snapshot

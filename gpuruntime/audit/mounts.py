@@ -76,7 +76,8 @@ def held_by_its_unit(mounting: Mount | Deployment, index: SnapshotIndex) -> Iter
         return
     holder = storage.status.holder
     for pod in mounting.pods:
-        if holder is None or holder.name != _unit_of(pod):
+        uid = pod.metadata.labels.get(labels.UNIT_UID, holder.uid if holder else "")
+        if holder is None or (holder.name, holder.uid) != (_unit_of(pod), uid):
             yield _not_holding(pod, storage)
 
 

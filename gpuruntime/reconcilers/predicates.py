@@ -14,7 +14,7 @@ from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.storage_identity import uids_asked
-from gpuruntime.reconcilers.children.drift import APPLIED, drifting_parts
+from gpuruntime.reconcilers.children.drift import drifting_parts
 from gpuruntime.reconcilers.functions.declaration_plan import staffing
 from gpuruntime.reconcilers.storage.mount_plan import lacks_stock
 from gpuruntime.reconcilers.unit.pod_failures import ENDED, failure_of
@@ -122,7 +122,7 @@ def is_news(
     old: Deployment | Service | NetworkPolicy | None,
     new: Deployment | Service | NetworkPolicy | None,
 ) -> bool:
-    if old is None and new is not None and APPLIED in new.metadata.annotations:
+    if old is None and new is not None and labels.APPLIED in new.metadata.annotations:
         return False
     if old is None or new is None:
         return old is not new

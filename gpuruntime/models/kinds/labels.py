@@ -26,6 +26,9 @@ STORAGE_APP: Final = "gpuruntime-storage"
 API_APP: Final = "gpuruntime-api"
 MANAGER: Final = "gpuruntime"
 
+# On children: what was last applied, which drift is judged by.
+APPLIED: Final = f"{GROUP}/applied"
+
 # On a unit, and on the stock unit that is claimed for it.
 OPERATION_ID: Final = f"{GROUP}/operation-id"
 REQUEST_HASH: Final = f"{GROUP}/request-hash"

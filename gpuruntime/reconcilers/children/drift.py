@@ -19,13 +19,12 @@ import msgspec
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.encoding.members import default_of
-from gpuruntime.models.kinds.labels import GROUP
+from gpuruntime.models.kinds.labels import APPLIED
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.quantities import is_quantity, parse_quantity
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.reconcilers.children.guards import with_guarded
 
-APPLIED: Final = f"{GROUP}/applied"
 # Version of `inputs_hash`. Hashes of different versions cannot be compared.
 INPUTS_RULE: Final = "1"
 # Bytes. All annotations of an object together may have 256 KiB.

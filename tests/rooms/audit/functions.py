@@ -13,7 +13,6 @@ from gpuruntime.models.kinds.functions import Serverless, WorkerOf, worker_name
 from gpuruntime.models.kinds.units import GPUUnit, selector_of
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import OwnerReference
-from gpuruntime.models.kubernetes.network import NetworkPolicy
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.reconcilers.options import UnitOptions
@@ -27,6 +26,7 @@ from tests.rooms.audit.values import (
     added,
     change,
     child_metadata,
+    policy,
     ready,
     sound,
     status,
@@ -85,7 +85,7 @@ def joined(snapshot: Snapshot, unit: GPUUnit) -> Snapshot:
     for kind, value in (
         ("units", unit),
         ("deployments", deployment(unit)),
-        ("policies", NetworkPolicy(metadata=metadata)),
+        ("policies", policy(unit.metadata.name)),
         ("pods", Pod(metadata=metadata)),
     ):
         snapshot = added(snapshot, kind, value)

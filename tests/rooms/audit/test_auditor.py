@@ -15,15 +15,16 @@ from gpuruntime.audit.audit import RULES, suspicions
 from gpuruntime.audit.auditor import LAG_SECONDS, MOST_LOGGED, Auditor, suspicions_in_slices
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import NullMeter
-from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from tests.rooms.audit.values import (
     active_unit,
     change,
     child_metadata,
+    policy,
     pool,
     ready,
+    service,
     sound,
     stock_unit,
     with_status,
@@ -83,8 +84,8 @@ def large() -> Snapshot:
         ),
         storages=(),
         deployments=tuple(Deployment(metadata=child_metadata(name)) for name in names),
-        services=tuple(Service(metadata=child_metadata(name)) for name in names),
-        policies=tuple(NetworkPolicy(metadata=child_metadata(name)) for name in names),
+        services=tuple(service(name) for name in names),
+        policies=tuple(policy(name) for name in names),
         pods=tuple(Pod(metadata=child_metadata(name)) for name in names),
         claims=(),
         jobs=(),

@@ -10,7 +10,6 @@ from gpuruntime.audit.audit import breaches, suspicions
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPUUnit
-from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from tests.rooms.audit.corruptions import Corruption, both, cases, demand_breach, rules_broken
@@ -37,7 +36,9 @@ from tests.rooms.audit.values import (
     change,
     child_metadata,
     claim_marks,
+    policy,
     ready,
+    service,
     stock_unit,
     with_labels,
     with_metadata,
@@ -145,13 +146,11 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
     "template-runs-nothing": [
         both(
             having("deployments", Deployment(metadata=CHILD)),
-            having("policies", NetworkPolicy(metadata=CHILD)),
+            having("policies", policy(TEMPLATE)),
         ),
-        having("services", Service(metadata=CHILD)),
-        having("policies", NetworkPolicy(metadata=CHILD)),
-        both(
-            having("pods", Pod(metadata=CHILD)), having("policies", NetworkPolicy(metadata=CHILD))
-        ),
+        having("services", service(TEMPLATE)),
+        having("policies", policy(TEMPLATE)),
+        both(having("pods", Pod(metadata=CHILD)), having("policies", policy(TEMPLATE))),
         claimed(TEMPLATE),
     ],
     "function-owner": [
@@ -347,7 +346,7 @@ ALLOWED: dict[str, tuple[Corruption, str]] = {
     ),
     "the policy of Pods that are yet to end": (
         both(
-            having("policies", NetworkPolicy(metadata=CHILD)),
+            having("policies", policy(TEMPLATE)),
             having("pods", Pod(metadata=attrs.evolve(CHILD, deletionTimestamp=LATER))),
         ),
         "template-runs-nothing",

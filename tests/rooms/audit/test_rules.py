@@ -15,7 +15,7 @@ from gpuruntime.models.kinds.storages import Holder, PrepareStatus
 from gpuruntime.models.kinds.templates import Template
 from gpuruntime.models.kinds.units import StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
-from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.network import Service
 from gpuruntime.models.kubernetes.pods import Pod, PodStatus
 from gpuruntime.models.kubernetes.volumes import VolumeClaim
 from gpuruntime.models.kubernetes.workloads import Deployment
@@ -40,7 +40,10 @@ from tests.rooms.audit.values import (
     job,
     mounting,
     owner,
+    policy,
+    raw,
     ready,
+    selector,
     server_pod,
     sound,
     stock_unit,
@@ -96,6 +99,15 @@ def disowned(kind: str, name: str, **members: Any) -> Corruption:
 def mounted(pod: str, claim: str, *, node: str = "node-1") -> Corruption:
     spec = mounting(claim, node=node)
     return edit("pods", pod, lambda held: attrs.evolve(held, spec=spec))
+
+
+def specced(kind: str, **spec: Any) -> Corruption:
+    return edit(kind, "unit-demo", lambda held: attrs.evolve(held, spec=raw(spec)))
+
+
+def opened(**members: Any) -> Corruption:
+    spec = {"selector": {"matchLabels": selector("demo")}, "template": {"spec": members}}
+    return specced("deployments", **spec)
 
 
 def ending(kind: str, name: str) -> Corruption:
@@ -343,6 +355,32 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         both(minus("policies", "unit-demo"), minus("pods", "unit-demo-1")),
         both(minus("policies", "unit-demo"), minus("deployments", "unit-demo")),
     ],
+    "child-selects": [
+        specced("services", selector={**selector("demo"), "added": "x"}),
+        specced("services", selector={labels.UNIT: "demo"}),
+        specced("services", selector=selector("next")),
+        specced("services"),
+        specced("policies", podSelector={"matchLabels": selector("next")}),
+        specced("policies", podSelector={"matchLabels": {labels.UNIT: "demo"}}),
+    ],
+    "policy-applied": [
+        specced("policies", podSelector={"matchLabels": selector("demo")}),
+        specced(
+            "policies",
+            podSelector={"matchLabels": selector("demo")},
+            policyTypes=["Ingress", "Egress"],
+            ingress=[{}],
+        ),
+    ],
+    "template-closed": [
+        *(opened(**{member: True}) for member in ("hostNetwork", "hostPID", "hostIPC")),
+        opened(serviceAccountName="admin"),
+        opened(volumes=[{"name": "host", "hostPath": {"path": "/"}}]),
+        *(
+            opened(**{group: [{"name": "c", "securityContext": {"privileged": True}}]})
+            for group in ("containers", "initContainers")
+        ),
+    ],
     "storage-child-owner": [
         disowned("claims", STORAGE, annotations={}),
         disowned("jobs", JOB, ownerReferences=(owner("demo"),)),
@@ -362,7 +400,7 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         told("storages", STORAGE, holder=Holder(name="demo", uid="uid-older")),
         both(
             plus("deployments", deployment("next", claim=STORAGE)),
-            plus("policies", NetworkPolicy(metadata=child_metadata("next"))),
+            plus("policies", policy("next")),
         ),
     ],
     "storage-kept": [
@@ -446,6 +484,9 @@ FOLLOWS = {
     ("child-owner", "storage-held"),
     ("child-owner", "unit-isolated"),
     ("unit-isolated", "child-owner"),
+    ("child-selects", "policy-applied"),
+    ("child-owner", "child-selects"),
+    ("unit-isolated", "child-selects"),
 }
 
 
@@ -486,6 +527,16 @@ def test_a_breach_names_its_objects_what_is_wrong_and_what_to_do() -> None:
         "the phase is Failed, the conditions say Ready"
     )
     assert "manager" in breach.remedy
+
+
+def test_children_beside_a_deployment_of_an_older_version_select_by_name_alone() -> None:
+    name = {labels.UNIT: "demo"}
+    older = both(
+        specced("deployments", selector={"matchLabels": name}),
+        specced("services", selector=name),
+    )
+    broken = {each.finding.objects[0].kind for each in suspicions(older(sound()))}
+    assert broken == {"NetworkPolicy"}
 
 
 LASTING = {

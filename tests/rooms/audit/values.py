@@ -3,6 +3,7 @@
 The active unit holds a storage, which was filled by a Job and has a file server.
 """
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -214,7 +215,8 @@ def mounting(claim: str = STORAGE, *, node: str = "node-1") -> PodSpec:
 
 def unit_pod(unit: str, **members: Any) -> Pod:
     metadata = attrs.evolve(child_metadata(unit), name=f"unit-{unit}-1", ownerReferences=())
-    return Pod(metadata=metadata, spec=mounting(**members))
+    marks = {**metadata.labels, **selector(unit)}
+    return Pod(metadata=attrs.evolve(metadata, labels=marks), spec=mounting(**members))
 
 
 def copying_pod(name: str) -> Pod:
@@ -245,8 +247,28 @@ def server_pod(*, node: str = "node-1") -> Pod:
 
 def deployment(unit: str, *, claim: str = "") -> Deployment:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
-    spec = msgspec.json.encode({"template": {"spec": {"volumes": volumes}}})
-    return Deployment(metadata=child_metadata(unit), spec=msgspec.Raw(spec))
+    selects = {"matchLabels": selector(unit)}
+    spec = {"selector": selects, "template": {"spec": {"volumes": volumes}}}
+    return Deployment(metadata=child_metadata(unit), spec=raw(spec))
+
+
+def service(unit: str) -> Service:
+    return Service(metadata=child_metadata(unit), spec=raw({"selector": selector(unit)}))
+
+
+def policy(unit: str) -> NetworkPolicy:
+    spec = {"podSelector": {"matchLabels": selector(unit)}, "policyTypes": ["Ingress", "Egress"]}
+    noted = {labels.APPLIED: json.dumps({"inputs": "1:a", "body": {"spec": spec}})}
+    metadata = attrs.evolve(child_metadata(unit), annotations=noted)
+    return NetworkPolicy(metadata=metadata, spec=raw(spec))
+
+
+def selector(unit: str) -> dict[str, str]:
+    return {labels.UNIT: unit, labels.UNIT_UID: f"uid-{unit}"}
+
+
+def raw(spec: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(spec))
 
 
 def owner(unit: str, *, kind: str = "GPUUnit") -> OwnerReference:
@@ -281,10 +303,10 @@ def sound() -> Snapshot:
         storages=(storage(),),
         deployments=(deployment("demo", claim=STORAGE),),
         services=(
-            Service(metadata=child_metadata("demo")),
+            service("demo"),
             Service(metadata=storage_metadata(f"storage-accessor-{STORAGE}")),
         ),
-        policies=(NetworkPolicy(metadata=child_metadata("demo")),),
+        policies=(policy("demo"),),
         pods=(unit_pod("demo"), server_pod()),
         claims=(VolumeClaim(metadata=claim_metadata(), status=BOUND),),
         jobs=(job(),),

@@ -7,6 +7,7 @@ import attrs
 import msgspec
 import pytest
 
+from gpuruntime.models.kinds.labels import APPLIED
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
@@ -18,7 +19,6 @@ from gpuruntime.models.kubernetes.pods import (
     Waiting,
 )
 from gpuruntime.models.kubernetes.workloads import Deployment, DeploymentStatus
-from gpuruntime.reconcilers.children.drift import APPLIED
 from gpuruntime.reconcilers.predicates import (
     asked,
     by_wait,

@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
+from gpuruntime.models.kinds.labels import APPLIED
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
-from gpuruntime.reconcilers.children.drift import APPLIED
 from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
 from tests.eventually import equals
 from tests.options import configured

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.embedded.apiserver.patches import merge_patch
+from gpuruntime.models.kinds.labels import APPLIED
 from gpuruntime.reconcilers.children.drift import (
-    APPLIED,
     MOST_REMEMBERED,
     Applied,
     Child,
