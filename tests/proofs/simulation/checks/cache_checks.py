@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.objects.selection import Selection
 from gpuruntime.embedded.objects.store import Collection
-from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.informer.informer import Informer
 from gpuruntime.informer.store import version_of
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.selectors import parse_field_selector, parse_label_selector
 from tests.faults import WRITES
 from tests.proofs.simulation.faults.active_faults import LEASES
 
@@ -66,10 +67,14 @@ def unseen(informer: Informer[Any], server: Server, version: int) -> Iterator[st
     kind = server.registry.find(resource.group, resource.version, resource.plural)
     assert kind is not None
     collection, selection = server.store.collection(kind), informer._reflector._source.selection
+    selected = Selection(
+        labels=parse_label_selector(selection.label_selector),
+        fields=parse_field_selector(selection.field_selector),
+    )
     for stored in collection.present(f"{selection.namespace}/" if selection.namespace else ""):
         held = store.get(Key(stored.namespace, stored.name))
         is_old = held is None or version_of(held) < stored.version
-        if stored.version <= version and is_old and _is_selected(stored, selection.label_selector):
+        if stored.version <= version and is_old and selected.matches(stored):
             since = held.metadata.resourceVersion if held else "nothing"
             yield f"holds {resource.kind} {stored.path} at {since}, not at {stored.version}"
     for each in store.values():
@@ -77,11 +82,6 @@ def unseen(informer: Informer[Any], server: Server, version: int) -> Iterator[st
         path = f"{key.namespace}/{key.name}" if key.namespace else key.name
         if collection.get(path) is None and _was_gone(collection, path, version):
             yield f"holds {resource.kind} {path}, which is gone"
-
-
-def _is_selected(stored: Stored, selector: str) -> bool:
-    name, _, value = selector.partition("=")
-    return not name or stored.labels.get(name) == value
 
 
 def _was_gone(collection: Collection, path: str, version: int) -> bool:
