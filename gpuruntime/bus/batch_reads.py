@@ -1,6 +1,7 @@
 """Many stored messages for one request, in the order in which they were stored."""
 
 import asyncio
+from datetime import datetime
 from typing import Final
 
 import attrs
@@ -11,6 +12,7 @@ from gpuruntime.bus.errors import RefusedError, UnavailableError
 from gpuruntime.bus.jetstream import ANSWER_SECONDS, SEQUENCE, StoredMessage
 from gpuruntime.bus.names import API
 from gpuruntime.bus.session import NO_RESPONDERS, Message
+from gpuruntime.models.encoding.json import JsonObject
 
 _SUBJECT: Final = "Nats-Subject"
 _LEFT: Final = "Nats-Num-Pending"
@@ -32,14 +34,14 @@ async def read_batch(
     stream: str,
     subjects: str,
     *,
-    after: int,
+    after: int | datetime,
     most: int,
     most_bytes: int,
 ) -> Batch:
     """Return the next messages after the sequence `after`, at least one if there is any.
 
-    A single message may exceed `most_bytes`. Any replica may answer; if it lags, the newest
-    messages are missing.
+    If `after` is a moment, return those stored at or after it. A single message may exceed
+    `most_bytes`. Any replica may answer; if it lags, the newest messages are missing.
     """
     session = connection.session
     answers: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -48,7 +50,7 @@ async def read_batch(
         answers.put_nowait(None)
 
     asked = {
-        "seq": after + 1,
+        **_start(after),
         "next_by_subj": subjects,
         "batch": most,
         "max_bytes": most_bytes,
@@ -65,6 +67,12 @@ async def read_batch(
     finally:
         session.forget(end)
         await subscription.close()
+
+
+def _start(after: int | datetime) -> JsonObject:
+    if isinstance(after, datetime):
+        return {"start_time": after.isoformat()}
+    return {"seq": after + 1}
 
 
 async def _gather(stream: str, answers: asyncio.Queue[Message | None]) -> Batch:

@@ -46,6 +46,7 @@ class ControlCommand(StrEnum):
 class Invocation:
     """`revision` is the sequence of the `queued` record that this message was published for.
 
+    `timeoutSeconds` bounds one attempt; 0 leaves that to the function.
     `declarer` is the uid of the unit that declared the function then, and `tenant` is the tenant
     of that unit. Messages of an older version have neither.
     """
@@ -60,6 +61,7 @@ class Invocation:
     headers: dict[str, str] = attrs.field(factory=dict)
     attributes: dict[str, str] = attrs.field(factory=dict)
     payload: msgspec.Raw = NULL
+    timeoutSeconds: Count = 0
     requestHash: str = ""
     series: Count = 1
     revision: Annotated[int, msgspec.Meta(ge=1)]

@@ -61,6 +61,7 @@ def declarations(names: Names, options: StreamOptions) -> tuple[Declaration, ...
         "max_bytes": options.most_queued_bytes,
         "max_consumers": MOST_FUNCTIONS,
         "duplicate_window": 120 * _SECOND,
+        "allow_direct": True,
     }
     states: JsonObject = {
         **common,

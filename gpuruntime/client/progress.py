@@ -102,10 +102,24 @@ def job_readiness(view: Job) -> Judgement:
 def invocation_success(view: InvocationView) -> Judgement:
     if view.state == State.SUCCEEDED:
         return Judgement(is_done=True)
-    is_under_way = view.state in (State.QUEUED, State.RUNNING)
+    is_under_way = not State(view.state).is_terminal
     reason = view.state if is_under_way else view.failureClass or view.state
-    message = view.error.message if view.error else ""
-    return Judgement(is_failed=not is_under_way, reason=reason, message=message)
+    return Judgement(is_failed=not is_under_way, reason=reason, message=invocation_words(view))
+
+
+def invocation_end(view: InvocationView) -> Judgement:
+    """Judge whether it has ended, in any state."""
+    is_done = State(view.state).is_terminal
+    return Judgement(is_done=is_done, reason=view.state, message=invocation_words(view))
+
+
+def invocation_words(view: InvocationView) -> str:
+    """Return what a queued invocation waits for, else the error of its last attempt."""
+    if view.waitingFor is None:
+        return view.error.message if view.error else ""
+    others = (view.position or 1) - 1
+    ahead = f", {others} ahead of it" if others else ""
+    return f"{view.waitingFor.reason}: {view.waitingFor.message}{ahead}"
 
 
 def _is_current(view: UnitView | PoolView | StorageView) -> bool:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from gpuruntime.client.errors import Certainty, ClientError, DeadlineError
+from gpuruntime.client.errors import Certainty, ClientError
 
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 10.0
@@ -14,8 +14,6 @@ class Repeat(StrEnum):
 
     # Reads, and requests with an id: the API does them once however often they are sent.
     ALWAYS = "always"
-    # Requests that have an id and wait for their result: a passed deadline is their answer.
-    UNANSWERED = "unanswered"
     # Requests that would do something else the second time: only if nothing was done.
     UNDONE = "undone"
     # Requests that cannot be sent twice, as their body is used up.
@@ -29,8 +27,7 @@ def may_repeat(repeat: Repeat, error: ClientError) -> bool:
         case Certainty.NOTHING_DONE:
             return repeat is not Repeat.NEVER
         case Certainty.UNKNOWN:
-            is_answer = isinstance(error, DeadlineError)
-            return repeat is Repeat.ALWAYS or (repeat is Repeat.UNANSWERED and not is_answer)
+            return repeat is Repeat.ALWAYS
 
 
 def pause_seconds(attempt: int, *, asked_seconds: float | None, fraction: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from gpuruntime.client.messages import Page, Reply, path_of
-from gpuruntime.client.requests import Invoke, document_of, named
+from gpuruntime.client.requests import WAIT_SECONDS, Invoke, document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.kinds.invocations import Mode
@@ -19,9 +19,7 @@ from gpuruntime.models.views.serverless import (
 _SERVERLESS: Final = "serverless"
 _INVOCATIONS: Final = "invocations"
 _LETTERS: Final = "dead-letters"
-# A synchronous call waits for its own timeout, else for a function's longest, a day; then for the
-# answer to arrive.
-_LONGEST_SECONDS: Final = 86_400.0
+# After its own wait, a synchronous call is given this time to be accepted and answered.
 _WAY_SECONDS: Final = 30.0
 
 
@@ -58,19 +56,19 @@ class Invocations:
         return await self._calls.post(path, AcceptedView, document, repeat=Repeat.ALWAYS)
 
     async def call(self, invoke: Invoke | Mapping[str, Any]) -> Reply[InvocationView]:
-        """Return the invocation once it has ended in any state.
+        """Return the invocation once it has ended, or as it is when `waitSeconds` are over.
 
-        Raise DeadlineError if its time is over first.
+        Then its state is queued or running, and `waitingFor` says why no worker has it.
         """
         document = named({**document_of(invoke), "mode": Mode.SYNC}, "invocationID")
-        asked = document.get("timeoutSeconds")
-        life = asked if isinstance(asked, int) else _LONGEST_SECONDS
+        asked = document.get("waitSeconds")
+        wait = asked if isinstance(asked, int) else WAIT_SECONDS
         return await self._calls.post(
             path_of(_SERVERLESS, _INVOCATIONS),
             InvocationView,
             document,
-            repeat=Repeat.UNANSWERED,
-            timeout_seconds=life + _WAY_SECONDS,
+            repeat=Repeat.ALWAYS,
+            timeout_seconds=wait + _WAY_SECONDS,
         )
 
     def list(

@@ -22,6 +22,7 @@ from gpuruntime.client.messages import Reply
 from gpuruntime.client.progress import (
     Judgement,
     accessor_readiness,
+    invocation_end,
     invocation_success,
     job_readiness,
     pool_readiness,
@@ -108,7 +109,10 @@ until_pool_ready: Final = UntilState("pool {}", lambda client: client.pools.get,
 # The pool's unclaimed stock is deleted before it.
 until_pool_gone: Final = UntilGone("pool {}", lambda client: client.pools.get)
 until_seeded: Final = UntilState("job {}", lambda client: client.stock.job, job_readiness)
-# It takes the function and the invocation; one that has ended in another state is a FailedError.
+# These take the function and the invocation; success raises FailedError at any other end.
+until_ended: Final = UntilState(
+    "invocation {1} of {0}", lambda client: client.invocations.get, invocation_end
+)
 until_succeeded: Final = UntilState(
     "invocation {1} of {0}", lambda client: client.invocations.get, invocation_success
 )

@@ -230,7 +230,9 @@ VERBS: Final = (
          arg("--file", metavar="FILE", help="a file with the payload; - for stdin")),
         arg("--id", metavar="ID", help="the same id again does not run it again"),
         arg("--life", type=_seconds, metavar="TIME", help="from acceptance to its end"),
-        arg("--sync", action="store_true", help="wait for the answer and print it"), *WAIT)),
+        arg("--attempt", type=_seconds, metavar="TIME", help="the longest time of one attempt"),
+        arg("--sync", action="store_true", help="print the answer; --timeout bounds the wait"),
+        *WAIT)),
     Verb("invocations list", "list a function's invocations, the latest change last", (
         FUNCTION,
         arg("--state", choices=("queued", "running", "succeeded", "failed", "expired", "cancelled",

@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.client.progress import Judgement, accessor_readiness
+from gpuruntime.client.progress import Judgement, accessor_readiness, invocation_words
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.units import Timeline
@@ -83,8 +83,7 @@ class Progress:
 
     def state(self, view: PoolView | StorageView | InvocationView) -> None:
         if isinstance(view, InvocationView):
-            message = view.error.message if view.error else ""
-            self._at(str(Judgement(reason=view.state, message=message)))
+            self._at(str(Judgement(reason=view.state, message=invocation_words(view))))
         else:
             self._at(str(Judgement(reason=view.reason or view.phase, message=view.message)))
 

@@ -1,9 +1,10 @@
 """Verbs of functions, invocations and dead letters."""
 
 from math import ceil
+from typing import Final
 
 from gpuruntime.client import waiting
-from gpuruntime.client.requests import Invoke, named
+from gpuruntime.client.requests import LIFE_SECONDS, Invoke, named
 from gpuruntime.commands import bodies, tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
@@ -16,6 +17,9 @@ from gpuruntime.models.views.serverless import (
     InvocationSummary,
     InvocationView,
 )
+
+# How long a synchronous call may take before its progress is shown.
+SILENT_WAIT_SECONDS: Final = 2.0
 
 
 async def list_functions(session: Session) -> None:
@@ -45,11 +49,13 @@ async def invoke(session: Session) -> int:
         invocationID=identity,
         serverlessRequestID=asked.function,
         payload=bodies.payload_of(asked.data, asked.file),
-        timeoutSeconds=None if asked.life is None else ceil(asked.life),
+        timeoutSeconds=None if asked.attempt is None else ceil(asked.attempt),
+        lifeSeconds=LIFE_SECONDS if asked.life is None else ceil(asked.life),
+        waitSeconds=int(min(asked.timeout, SILENT_WAIT_SECONDS)),
     )
     with session.with_id("--id", identity):
         if asked.sync:
-            return _answered(session, (await session.client.invocations.call(invocation)).data)
+            return _answered(session, await _called(session, invocation))
         accepted = (await session.client.invocations.submit(invocation)).data
     if asked.wait:
         return _answered(session, await _ended(session, accepted.invocationID))
@@ -105,6 +111,22 @@ def _answered(session: Session, view: InvocationView) -> int:
     else:
         session.print_one(view, in_full=True)
     return ExitCode.DONE if view.state == State.SUCCEEDED else ExitCode.REFUSED
+
+
+async def _called(session: Session, invocation: Invoke) -> InvocationView:
+    """Return the end of the call; after a short wait, show what it still waits for."""
+    view = (await session.client.invocations.call(invocation)).data
+    if State(view.state).is_terminal:
+        return view
+    progress = Progress(session.terminal, invocation.invocationID)
+    progress.state(view)
+    return await waiting.until_ended(
+        session.client,
+        invocation.serverlessRequestID,
+        invocation.invocationID,
+        timeout_seconds=max(session.options.timeout - invocation.waitSeconds, 0.0),
+        tell=progress.state,
+    )
 
 
 async def _ended(session: Session, invocation: str) -> InvocationView:

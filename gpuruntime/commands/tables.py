@@ -110,6 +110,9 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "ATTEMPT": "attempt",
         "WORKER": "workerName",
         "STATUS": lambda view: view.statusCode or "",
+        "WAITS FOR": lambda view: (
+            _joined(view.waitingFor.reason, view.waitingFor.message) if view.waitingFor else ""
+        ),
         "ERROR": lambda view: _joined(view.failureClass, view.error and view.error.message),
     },
     InvocationSummary: {

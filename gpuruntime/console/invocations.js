@@ -63,12 +63,14 @@ function invocation(data, again) {
   const isLive = data.state === "queued" || data.state === "running";
   const facts = factList([
     ["State", element("span", {}, phaseBadge(data.state))],
+    ["Position", data.position],
+    ["Waits for", data.waitingFor && `${data.waitingFor.reason}: ${data.waitingFor.message}`],
     ["Attempt", data.attempt],
     ["Worker", data.workerName],
     ["Accepted", data.acceptedAt ? new Date(data.acceptedAt).toLocaleString() : ""],
     ["Completed", data.completedAt ? new Date(data.completedAt).toLocaleString() : ""],
     ["Failure", data.failureClass],
-    ["Error", data.error],
+    ["Error", data.error?.message],
     ["Status", data.statusCode],
   ]);
   const body =

@@ -13,9 +13,9 @@ from gpuruntime.models.encoding.members import compact
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 
 _DERIVED_LENGTH = 40
-# Members outside the hash: the operationID itself, and namespaces, which the server's settings
-# decide.
-_OUTSIDE = ("operationID", "namespace", "stockNamespace")
+# Members outside the hash: the operationID itself, namespaces, which the server's settings decide,
+# and how long a caller waits, which changes nothing of what it asks for.
+_OUTSIDE = ("operationID", "namespace", "stockNamespace", "waitSeconds")
 _QUANTITIES = ("cpu", "memory", "size")
 
 

@@ -92,7 +92,6 @@ class Informers:
                 **caches.UNIT_INDEXES,
                 SOURCE_POOL: by_source_pool,
                 WAITING: by_wait,
-                caches.WORKER_OF: caches.by_template,
             },
         )
         self.pools: Informer[StockPool] = self._of(

@@ -170,7 +170,8 @@ class Attempt:
     ) -> Outcome | None:
         """Return the outcome, or None if another worker owns the invocation now."""
         left = (mine.record.deadlineAt - self._tools.now()).total_seconds()
-        seconds = min(self._tools.options.attempt_seconds, left)
+        longest = self._tools.options.attempt_seconds
+        seconds = min(longest, invocation.timeoutSeconds or longest, left)
         if seconds <= 0:
             return Failure(cause=FailureClass.FRAMEWORK_TIMEOUT, error="no time was left")
         call = tasks.create_task(

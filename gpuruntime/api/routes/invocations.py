@@ -74,12 +74,14 @@ def invocation_routes(
             answers=(
                 Answer(
                     status=202,
-                    description="The invocation is accepted, and will run.",
-                    model=AcceptedView,
+                    description="The invocation is accepted, and will run. A synchronous call "
+                    "that has waited for waitSeconds gets the invocation as it is then.",
+                    model=InvocationView | AcceptedView,
+                    headers=MEANING_OF_REPLAY,
                 ),
                 Answer(
                     status=200,
-                    description="The result of a synchronous call, or an earlier acceptance.",
+                    description="The end of a synchronous call, or an earlier acceptance.",
                     model=InvocationView | AcceptedView,
                     headers=MEANING_OF_REPLAY,
                 ),
@@ -160,7 +162,7 @@ class _InvocationHandlers:
         view = accepted_view(accepted, self._service.queue.names)
         if accepted.is_duplicate:
             return Reply(data=view, headers=REPLAYED)
-        return Reply(status=202, data=view)
+        return Reply(status=202, data=view, headers=NEW)
 
     async def list(self, call: Call[InvocationsQuery, None]) -> Reply:
         query = call.query
@@ -197,7 +199,7 @@ class _InvocationHandlers:
         return not scope.is_bound or await self._service.functions.is_of(scope, function)
 
     async def _call(self, call: Call[NoQuery, Invoke]) -> Reply:
-        """Wait for the result, until the caller has left or this process stops."""
+        """Wait for the end, until the caller has left or this process stops."""
 
         def is_wanted() -> bool:
             transport = call.request.transport
@@ -205,5 +207,8 @@ class _InvocationHandlers:
             return is_there and not self._connection().is_stopping
 
         outcome = await self._service.invocations.call(call.body, is_wanted=is_wanted)
-        view = invocation_view(outcome)
-        return Reply(data=view, headers=REPLAYED if outcome.is_duplicate else NEW)
+        return Reply(
+            status=200 if outcome.record.state.is_terminal else 202,
+            data=invocation_view(outcome),
+            headers=REPLAYED if outcome.is_duplicate else NEW,
+        )

@@ -40,6 +40,8 @@ def invocation_view(outcome: Outcome) -> InvocationView:
         serverlessRequestID=record.serverlessRequestID,
         mode=record.mode,
         state=record.state,
+        position=outcome.position,
+        waitingFor=outcome.waiting_for,
         series=record.series,
         attempt=record.attempt,
         workerName=record.workerName,

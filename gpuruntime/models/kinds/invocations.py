@@ -38,6 +38,14 @@ class FailureClass(StrEnum):
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class WaitingFor:
+    """Why a queued invocation has no worker yet; `reason` is for programs."""
+
+    reason: str
+    message: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class FunctionError:
     """FunctionError is what a function raised, or reported as its error in another way."""
 

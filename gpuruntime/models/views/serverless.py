@@ -6,7 +6,13 @@ from typing import Annotated, Any, TypeAlias
 import attrs
 
 from gpuruntime.models.definitions.schemas import Schema
-from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, Mode, State
+from gpuruntime.models.kinds.invocations import (
+    FailureClass,
+    FunctionError,
+    Mode,
+    State,
+    WaitingFor,
+)
 
 ModeText: TypeAlias = Annotated[str, Schema(enum=tuple(Mode))]
 StateText: TypeAlias = Annotated[str, Schema(enum=tuple(State))]
@@ -31,13 +37,17 @@ class AcceptedView:
 class InvocationView:
     """An invocation as it is now; once it has ended, with the function's answer.
 
-    `error` says why the last attempt failed, in the function's own words if it reported any.
+    `error` says why the last attempt failed, in the function's own words if it reported any. A
+    queued invocation has in `waitingFor` why no worker has it. Its `position` in the function's
+    queue begins with 1, and is null while the broker cannot tell it.
     """
 
     invocationID: str
     serverlessRequestID: str
     mode: ModeText
     state: StateText
+    position: int | None
+    waitingFor: WaitingFor | None
     series: int
     attempt: int
     workerName: str

@@ -113,11 +113,8 @@ def _by_storage(unit: GPUUnit) -> Iterator[str]:
         yield mount.name
 
 
-def by_template(unit: GPUUnit) -> Iterator[str]:
-    """Index WORKER_OF: the uid of the template that a worker was created from.
-
-    Only processes that look up the workers of a template add it to UNIT_INDEXES.
-    """
+def _by_template(unit: GPUUnit) -> Iterator[str]:
+    """Index a worker by the uid of the template that it was created from."""
     if unit.spec.serverless and unit.spec.serverless.workerOf:
         yield unit.spec.serverless.workerOf.uid
 
@@ -142,6 +139,7 @@ UNIT_INDEXES: Final[UnitIndexes] = {
     SOURCE_UID: _by_source_uid,
     FUNCTION: _by_function,
     STORAGE: _by_storage,
+    WORKER_OF: _by_template,
 }
 POOL_INDEXES: Final[PoolIndexes] = {
     OPERATION: _by_operation,

@@ -28,7 +28,7 @@ from gpuruntime.bus.messages import Invocation, Record, encode
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.kinds.invocations import Mode, State
+from gpuruntime.models.kinds.invocations import State
 from gpuruntime.operations.hashing import request_hash
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.functions import Declared, Functions
@@ -46,7 +46,6 @@ from gpuruntime.serverless.errors import (
 
 log = structlog.get_logger()
 
-ASYNC_SECONDS: Final = 3600.0
 ID_BYTES: Final = 16
 # If other invocations with the id come and go this often, something is wrong.
 LOOKS: Final = 5
@@ -130,10 +129,9 @@ class Acceptance:
         payload = _bounded_payload(request)
         arrived_at = loop_time()
         try:
-            async with asyncio.timeout(request.timeoutSeconds) as patience:
+            async with asyncio.timeout(request.lifeSeconds):
                 declared = await self._functions.find(request.serverlessRequestID)
                 record = queued_record(request, declared, now=self._now())
-                patience.reschedule(arrived_at + _life_of(record).total_seconds())
                 return await self._accept_record(request, payload, record)
         except TimeoutError as error:
             seconds = loop_time() - arrived_at
@@ -230,8 +228,6 @@ class Acceptance:
 
 
 def queued_record(request: Invoke, declared: Declared, *, now: datetime) -> Record:
-    default = declared.function.timeoutSeconds if request.mode is Mode.SYNC else ASYNC_SECONDS
-    life = timedelta(seconds=request.timeoutSeconds or default)
     return Record(
         invocationID=request.invocationID,
         serverlessRequestID=request.serverlessRequestID,
@@ -241,7 +237,7 @@ def queued_record(request: Invoke, declared: Declared, *, now: datetime) -> Reco
         mode=request.mode,
         requestHash=request_hash(request),
         acceptedAt=now,
-        deadlineAt=now + life,
+        deadlineAt=now + timedelta(seconds=request.lifeSeconds),
     )
 
 
@@ -269,6 +265,7 @@ def invocation_of(stored: StoredRecord, request: Invoke, payload: msgspec.Raw) -
         headers=request.headers,
         attributes=request.attributes,
         payload=payload,
+        timeoutSeconds=request.timeoutSeconds or 0,
     )
 
 
@@ -292,10 +289,6 @@ def _full(request: Invoke) -> QueueFullError:
     return QueueFullError(
         f"the queue of function {request.serverlessRequestID} is full: send the invocation later"
     )
-
-
-def _life_of(record: Record) -> timedelta:
-    return record.deadlineAt - record.acceptedAt
 
 
 def _unknown(request: Invoke, error: BusError | str) -> UnknownOutcomeError:

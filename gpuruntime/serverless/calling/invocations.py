@@ -21,9 +21,10 @@ from gpuruntime.bus.names import Names, is_function_name, is_invocation_id
 from gpuruntime.bus.records import ConflictError, StoredRecord, record_of
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.kinds.invocations import FailureClass, State, WaitingFor
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.acceptance import Acceptance, message_of
+from gpuruntime.serverless.calling.queue_places import QueuePlaces
 from gpuruntime.serverless.calling.requests import Invoke
 from gpuruntime.serverless.calling.waiting import RecordWatch, watching
 from gpuruntime.serverless.errors import (
@@ -47,11 +48,13 @@ MOST_PARTS: Final = 64
 
 @attrs.frozen(kw_only=True, slots=True)
 class Outcome:
-    """A record with its body, wherever the body was stored."""
+    """A record with its body, wherever the body was stored, and its place while it is queued."""
 
     record: Record
     body: msgspec.Raw
     is_duplicate: bool = False
+    position: int | None = None
+    waiting_for: WaitingFor | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -67,6 +70,7 @@ class Invocations:
         self,
         queue: BrokerLink,
         acceptance: Acceptance,
+        places: QueuePlaces,
         *,
         now: Callable[[], datetime],
         retention_seconds: float,
@@ -75,6 +79,7 @@ class Invocations:
     ) -> None:
         self._queue = queue
         self._acceptance = acceptance
+        self._places = places
         self._bodies = Bodies(queue.jetstream, queue.names)
         self._now = now
         self._retention_seconds = retention_seconds
@@ -84,7 +89,7 @@ class Invocations:
     async def read(self, function: str, invocation: str) -> Outcome:
         with bus_translated():
             self._queue.demand()
-            return await self._whole(await self._find(function, invocation))
+            return await self._shown(await self._find(function, invocation))
 
     async def page(
         self,
@@ -125,10 +130,11 @@ class Invocations:
         return RecordPage(records=tuple(found), next=after if left else 0)
 
     async def call(self, request: Invoke, *, is_wanted: Callable[[], bool]) -> Outcome:
-        """Accept the invocation and wait for its end, at most until its deadline.
+        """Accept the invocation, and return it once it has ended or `waitSeconds` are over.
 
-        The deadline ends the wait, not the result.
+        The wait ends early if the caller has disconnected. The invocation goes on.
         """
+        started = loop_time()
         named = self._acceptance.named(request)
         with bus_translated():
             self._queue.demand()
@@ -136,10 +142,12 @@ class Invocations:
             async with watching(self._queue, function, invocation) as watch:
                 accepted = await self._acceptance.accept(named)
                 try:
-                    ended = await self._end_of(accepted.record, watch, is_wanted)
-                    outcome = await self._whole(StoredRecord(ended, 0))
+                    left = started + named.waitSeconds - loop_time()
+                    ended = await self._end_of(accepted.record, watch, is_wanted, seconds=left)
+                    stored = StoredRecord(ended, 0) if ended else None
+                    outcome = await self._shown(stored or await self._find(function, invocation))
                 except BusError as error:
-                    raise _unread(accepted.record, str(error)) from error
+                    raise _unread(accepted.record, error) from error
         return attrs.evolve(outcome, is_duplicate=accepted.is_duplicate)
 
     async def cancel(self, function: str, invocation: str) -> None:
@@ -174,6 +182,11 @@ class Invocations:
             raise missing_invocation(function, invocation)
         return found
 
+    async def _shown(self, stored: StoredRecord) -> Outcome:
+        outcome = await self._whole(stored)
+        place = await self._places.place_of(stored.record)
+        return attrs.evolve(outcome, position=place.position, waiting_for=place.waiting_for)
+
     async def _whole(self, stored: StoredRecord) -> Outcome:
         """Return the record with its body; if the body has expired, so has the invocation."""
         record = stored.record
@@ -199,24 +212,25 @@ class Invocations:
             return await self._results.read_part(stored, part)
 
     async def _end_of(
-        self, record: Record, watch: RecordWatch, is_wanted: Callable[[], bool]
-    ) -> Record:
-        """Return the end. If it had ended before, an expiry is a result, so that replays end."""
+        self,
+        record: Record,
+        watch: RecordWatch,
+        is_wanted: Callable[[], bool],
+        *,
+        seconds: float,
+    ) -> Record | None:
+        """Return the end, or None if it does not come within these seconds."""
         started = loop_time()
-        had_ended = record.state.is_terminal
-        ended = record if had_ended else None
-        if ended is None:
-            left = (record.deadlineAt - self._now()).total_seconds()
+        ended = record if record.state.is_terminal else None
+        if ended is None and seconds > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(left, 0.0)):
+                async with asyncio.timeout(seconds):
                     ended = await watch.end(is_wanted=is_wanted)
         self._meter.observe(
             "serverless_sync_wait_seconds",
             loop_time() - started,
             outcome=ended.state.value if ended else "unfinished",
         )
-        if ended is None or (ended.state is State.EXPIRED and not had_ended):
-            raise _unread(record, "there is no result in time")
         return ended
 
     async def _cancel(self, found: StoredRecord) -> None:
@@ -257,9 +271,9 @@ class Invocations:
         await self._queue.jetstream.delete(self._queue.names.invocations, stored.sequence)
 
 
-def _unread(record: Record, reason: str) -> UnknownOutcomeError:
+def _unread(record: Record, error: BusError) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"invocation {record.invocationID} of function {record.serverlessRequestID}: {reason}: "
+        f"invocation {record.invocationID} of function {record.serverlessRequestID}: {error}: "
         "read it later, or send the same request again"
     )
 

@@ -14,6 +14,8 @@ from gpuruntime.models.kinds.invocations import Mode
 from gpuruntime.strict.structure import Problem, read
 
 DAY_SECONDS: Final = 86_400
+HOUR_SECONDS: Final = 3_600
+LONGEST_WAIT_SECONDS: Final = 300
 # The same limit as a body's: with its envelope, it fits into a message of the broker.
 MOST_PAYLOAD_BYTES: Final = 1024 * 1024
 MOST_ENTRIES: Final = 100
@@ -80,11 +82,28 @@ class Invoke:
             Schema(
                 minimum=1,
                 maximum=DAY_SECONDS,
-                description="The invocation's lifetime, counted from its acceptance.",
+                description="The longest time of one attempt, counted from its start; "
+                "at most the function's own, which is the default.",
             ),
         ]
         | None
     ) = None
+    lifeSeconds: Annotated[
+        int,
+        Schema(
+            minimum=1,
+            maximum=DAY_SECONDS,
+            description="The invocation's lifetime, counted from its acceptance.",
+        ),
+    ] = HOUR_SECONDS
+    waitSeconds: Annotated[
+        int,
+        Schema(
+            minimum=0,
+            maximum=LONGEST_WAIT_SECONDS,
+            description="How long a synchronous call waits for the end of the invocation.",
+        ),
+    ] = 60
 
 
 def parse_invoke(document: object) -> Invoke:

@@ -18,6 +18,7 @@ from gpuruntime.serverless.calling.acceptance import Acceptance
 from gpuruntime.serverless.calling.dead_letters import DeadLetters
 from gpuruntime.serverless.calling.functions import Functions
 from gpuruntime.serverless.calling.invocations import Invocations
+from gpuruntime.serverless.calling.queue_places import QueuePlaces
 from gpuruntime.serverless.calling.wakeups import Wakeups
 from gpuruntime.serverless.results.store import ResultReader
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
@@ -89,6 +90,7 @@ def service_of(means: ServiceContext, options: ServiceOptions) -> FunctionServic
         invocations=Invocations(
             queue,
             acceptance,
+            QueuePlaces(queue, means.units, beats),
             now=now,
             retention_seconds=options.retention_seconds,
             results=means.results,

@@ -110,11 +110,16 @@ class Depths:
         """
         depths: dict[str, int] = {}
         while True:
-            page = await self._page(len(depths))
+            page = await self._page(len(depths), f"{self._names.prefix}.invoke.*")
             subjects = page.state.subjects
             depths |= {subject.rpartition(".")[2]: count for subject, count in subjects.items()}
             if len(subjects) < page.limit or not subjects:
                 return depths
+
+    async def of(self, function: str) -> int:
+        """Return queued plus running invocations of one function."""
+        subject = self._names.invoke(function)
+        return (await self._page(0, subject)).state.subjects.get(subject, 0)
 
     async def dead_letters(self) -> int:
         """Return the number of dead letters of all functions."""
@@ -138,8 +143,8 @@ class Depths:
         running = min(max(busy, delivered.running), consumer.num_ack_pending)
         return Backlog(running=running, oldest_at=oldest_at)
 
-    async def _page(self, offset: int) -> _StreamPage:
-        asked: JsonObject = {"subjects_filter": f"{self._names.prefix}.invoke.*", "offset": offset}
+    async def _page(self, offset: int, subjects: str) -> _StreamPage:
+        asked: JsonObject = {"subjects_filter": subjects, "offset": offset}
         answer = await self._jetstream.call(f"STREAM.INFO.{self._names.invocations}", asked)
         return _converted(answer, _StreamPage)
 

@@ -9,10 +9,8 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import (
     FUNCTION,
     UNIT_INDEXES,
-    WORKER_OF,
     Cache,
     UnitIndexes,
-    by_template,
 )
 from gpuruntime.operations.lookup.repository import owner_of
 
@@ -60,4 +58,4 @@ def _owns_a_function(unit: GPUUnit, units: Cache[GPUUnit]) -> bool:
     return owner is not None and owner.metadata.uid == unit.metadata.uid
 
 
-INDEXES: Final[UnitIndexes] = {**UNIT_INDEXES, WORKER_OF: by_template, SERVING: _by_service}
+INDEXES: Final[UnitIndexes] = {**UNIT_INDEXES, SERVING: _by_service}

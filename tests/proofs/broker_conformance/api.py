@@ -139,9 +139,12 @@ class Api:
 
     def _get_batch(self, stream: Stream, asked: Document, reply: str) -> Reply:
         """Send all messages of the batch here; the caller sends its end."""
-        if asked["seq"] < 0:
+        if asked.get("seq", 0) < 0:
             return _status(408, "Bad Request")
-        found = list(stream.messages.matching(asked["seq"], asked["next_by_subj"]))
+        found = list(stream.messages.matching(asked.get("seq", 0), asked["next_by_subj"]))
+        if "start_time" in asked:
+            since = datetime.fromisoformat(asked["start_time"])
+            found = [message for message in found if message.stored_at >= since]
         if not found:
             return _status(404, "Message Not Found")
         room, left = asked["max_bytes"], len(found)

@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
+from gpuruntime.bus.batch_reads import Batch, read_batch
 from gpuruntime.bus.delivery import Delivery, delivery_of
 from gpuruntime.bus.errors import FullError, MissingError, RefusedError, UnavailableError
 from gpuruntime.bus.session import Message
@@ -351,6 +353,20 @@ async def test_depths_are_listed_for_matching_subjects_only(declared: Bus) -> No
     invoke = declared.names.invoke
     assert told["state"]["subjects"] == {invoke("one"): 2, invoke("two"): 1}
     assert told["total"] == 2
+
+
+async def test_messages_since_a_moment_are_counted(declared: Bus) -> None:
+    names, jetstream = declared.names, declared.jetstream
+    for _ in range(2):
+        await jetstream.publish(names.invoke(FUNCTION), b"before")
+    now = datetime.now(UTC)
+    for function in (FUNCTION, "other", FUNCTION):
+        await jetstream.publish(names.invoke(function), b"after")
+    subject = names.invoke(FUNCTION)
+    ask = partial(read_batch, declared.connection, names.invocations, subject, most_bytes=1)
+    batch = await ask(after=now, most=1)
+    assert ([each.data for each in batch.messages], batch.left) == ([b"after"], 1)
+    assert await ask(after=datetime.now(UTC), most=1) == Batch()
 
 
 async def test_a_request_without_a_responder_is_refused_at_once(declared: Bus) -> None:

@@ -27,7 +27,7 @@ class Ask:
     name: str
     payload: Any
     mode: str = "async"
-    timeout_seconds: int = 600
+    life_seconds: int = 600
 
     @property
     def body(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class Ask:
             "serverlessRequestID": self.function,
             "mode": self.mode,
             "payload": self.payload,
-            "timeoutSeconds": self.timeout_seconds,
+            "lifeSeconds": self.life_seconds,
         }
 
 

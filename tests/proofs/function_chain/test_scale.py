@@ -131,7 +131,7 @@ async def test_a_function_whose_workers_never_start_delays_no_other(made: Chain)
     made.declare("free", maxWorkers=1)
     async with calling(made, 2) as (caller, rng):
         waiting = [
-            Ask(function="stuck", name=f"w{number}", payload=None, timeout_seconds=20)
+            Ask(function="stuck", name=f"w{number}", payload=None, life_seconds=20)
             for number in range(10)
         ]
         for ask in waiting:

@@ -1,4 +1,5 @@
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,7 +15,12 @@ async def letters(made: Bus, *functions: str) -> None:
 
 
 async def read(
-    made: Bus, function: str = "*", *, after: int = 0, most: int = 10, most_bytes: int = 10**6
+    made: Bus,
+    function: str = "*",
+    *,
+    after: int | datetime = 0,
+    most: int = 10,
+    most_bytes: int = 10**6,
 ) -> Batch:
     return await read_batch(
         made.connection,
@@ -55,6 +61,15 @@ async def test_a_batch_keeps_to_its_byte_limit_but_has_at_least_one_message(
     batch = await read(declared, most_bytes=most_bytes)
     assert len(batch.messages) <= count
     assert len(batch.messages) + batch.left == 5
+
+
+async def test_a_batch_may_begin_at_a_moment(declared: Bus) -> None:
+    await letters(declared, "a", "b")
+    now = datetime.now(UTC)
+    await letters(declared, "c", "d")
+    batch = await read(declared, after=now, most=1)
+    assert ([each.sequence for each in batch.messages], batch.left) == ([3], 1)
+    assert await read(declared, after=datetime.now(UTC)) == Batch()
 
 
 async def test_an_empty_stream_returns_an_empty_batch(declared: Bus) -> None:

@@ -131,14 +131,15 @@ async def test_a_change_that_was_refused_for_now_is_retried() -> None:
     assert len(script.received) == 2
 
 
-async def test_a_synchronous_call_survives_a_lost_answer_and_ends_at_its_deadline() -> None:
+async def test_a_synchronous_call_is_repeated_under_its_id_while_its_outcome_is_unknown() -> None:
     script = Script(lost, problem(504, "timeout"))
     async with asking(script) as client:
         with pytest.raises(DeadlineError):
             await client.invocations.call(Invoke(serverlessRequestID="f"))
-    first, second = (each.document for each in script.received)
-    assert first == second
-    assert first["mode"] == "sync"
+    first, *repeated = (each.document for each in script.received)
+    assert repeated
+    assert all(each == first for each in repeated)
+    assert (first["mode"], bool(first["invocationID"])) == ("sync", True)
 
 
 async def test_a_silent_server_counts_as_a_lost_answer() -> None:

@@ -356,6 +356,8 @@ async def test_invoke_prints_what_the_function_answered() -> None:
         "serverlessRequestID": "f",
         "mode": "sync",
         "state": "succeeded",
+        "position": None,
+        "waitingFor": None,
         "series": 1,
         "attempt": 1,
         "workerName": "w",
@@ -371,17 +373,30 @@ async def test_invoke_prints_what_the_function_answered() -> None:
         "completedAt": None,
     }
     output, script = await scripted(
-        "invoke f --data '{\"a\": 1}' --sync --life 90s", answer(ended)
+        "invoke f --data '{\"a\": 1}' --sync --life 90s --attempt 9s", answer(ended)
     )
     assert (output.code, json.loads(output.out)) == (0, ended["body"])
     sent = script.received[0].document
-    assert (sent["payload"], sent["mode"], sent["timeoutSeconds"]) == ({"a": 1}, "sync", 90)
+    assert (sent["payload"], sent["mode"]) == ({"a": 1}, "sync")
+    assert (sent["timeoutSeconds"], sent["lifeSeconds"], sent["waitSeconds"]) == (9, 90, 2)
     error = {"type": "KeyError", "message": "x", "traceback": "Traceback…"}
     failed = {**ended, "state": "dead_lettered", "failureClass": "framework_error", "error": error}
     output, _ = await scripted("invoke f --sync", answer(failed))
     assert (output.code, "framework_error: x" in output.out) == (1, True)
     output, _ = await scripted("invocations wait f i", answer(failed))
     assert (output.code, "framework_error: x" in output.err) == (1, True)
+    lack = {"reason": "insufficient_capacity", "message": "no ready stock of a10.1"}
+    queued = {**ended, "state": "queued", "position": 3, "waitingFor": lack}
+    waits = answer(queued, 202)
+    output, script = await scripted("invoke f --id i --sync", waits, answer(ended))
+    assert (output.code, json.loads(output.out)) == (0, ended["body"])
+    words = "queued: insufficient_capacity: no ready stock of a10.1, 2 ahead of it"
+    assert f"i: {words}" in output.err
+    assert [each.method for each in script.received] == ["POST", "GET"]
+    output, _ = await scripted("invoke f --id i --sync", waits, answer(failed))
+    assert (output.code, "framework_error: x" in output.out) == (1, True)
+    output, _ = await scripted("invoke f --id i --sync --timeout 2s", waits, answer(queued))
+    assert (output.code, words in output.err) == (4, True)
 
 
 async def test_a_broken_transfer_leaves_the_local_file_as_it_was(tmp_path: Path) -> None:

@@ -104,13 +104,15 @@ async def test_the_record_exists_and_the_message_names_its_revision(api: Site) -
     ("members", "seconds"),
     [
         ({}, 3600),
-        ({"mode": "sync"}, 300),
-        ({"timeoutSeconds": 7}, 7),
-        ({"mode": "sync", "timeoutSeconds": 86_400}, 86_400),
+        ({"mode": "sync"}, 3600),
+        ({"lifeSeconds": 7}, 7),
+        ({"mode": "sync", "lifeSeconds": 86_400}, 86_400),
+        ({"timeoutSeconds": 7}, 3600),
+        ({"mode": "sync", "waitSeconds": 7}, 3600),
     ],
-    ids=["asynchronous", "synchronous", "short timeout", "synchronous with the longest timeout"],
+    ids=["asynchronous", "synchronous", "short", "longest", "an attempt's time", "patience"],
 )
-async def test_the_lifetime_is_the_requested_one_or_the_modes_default(
+async def test_the_lifetime_is_the_requested_one_or_an_hour(
     api: Site, members: dict[str, Any], seconds: int
 ) -> None:
     record = (await accept(api, **members)).record
@@ -135,7 +137,9 @@ async def test_sixteen_equal_requests_at_once_are_one_invocation(api: Site) -> N
 
 
 @pytest.mark.parametrize(
-    "members", [{"payload": 2}, {"mode": "sync"}, {"timeoutSeconds": 9}], ids=str
+    "members",
+    [{"payload": 2}, {"mode": "sync"}, {"timeoutSeconds": 9}, {"lifeSeconds": 9}],
+    ids=str,
 )
 async def test_an_id_is_rejected_for_another_request(api: Site, members: dict[str, Any]) -> None:
     await accept(api)
@@ -311,24 +315,20 @@ async def test_an_acceptance_takes_no_longer_than_the_requested_lifetime(own: Br
         try:
             with pytest.raises(UnknownOutcomeError, match=r"invocation one: .* 1 s"):
                 async with asyncio.timeout(3):
-                    await accept(api, mode="sync", timeoutSeconds=1)
+                    await accept(api, mode="sync", lifeSeconds=1)
         finally:
             own.resume()
 
 
-async def test_a_request_without_a_timeout_has_the_functions_own_limit(
-    own: Broker,
-) -> None:
-    cluster = Cluster()
-    declare_function(cluster, timeoutSeconds=1)
-    async with site(own.url, "slow", cluster=cluster) as api:
-        own.pause()
-        try:
-            with pytest.raises(UnknownOutcomeError):
-                async with asyncio.timeout(3):
-                    await accept(api, mode="sync")
-        finally:
-            own.resume()
+async def test_another_wait_is_the_same_request(api: Site) -> None:
+    await accept(api, mode="sync", waitSeconds=0)
+    assert (await accept(api, mode="sync", waitSeconds=300)).is_duplicate
+
+
+async def test_the_message_has_the_time_of_an_attempt(api: Site) -> None:
+    await accept(api, timeoutSeconds=9)
+    await accept(api, name="two")
+    assert [each.timeoutSeconds for _, each in await api.messages()] == [9, 0]
 
 
 @pytest.mark.serverless

@@ -16,19 +16,21 @@ from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.messages import Record, encode
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.framework.calls import Call
-from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.kinds.invocations import FailureClass, State, WaitingFor
+from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.serverless.calling.acceptance import queued_record
 from gpuruntime.serverless.calling.invocations import Outcome
+from gpuruntime.serverless.calling.waiting_status import NOT_SCALED
 from gpuruntime.serverless.errors import (
     AlreadyFinishedError,
     InvocationConflictError,
     InvocationNotFoundError,
     QueueAwayError,
-    UnknownOutcomeError,
 )
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import equals, eventually
 from tests.rooms.bus.broker import FUNCTION, Broker
+from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.serverless.calling.ingress import Site, asked, site, wall_clock
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
 from tests.rooms.worker.workers import Ledger, ended, until_empty, working
@@ -196,19 +198,87 @@ async def test_two_calls_with_one_id_wait_for_one_run(api: Site) -> None:
     assert ledger.started == [("one", 1)]
 
 
-async def test_the_deadline_ends_the_wait_and_a_replay_reads_the_result(api: Site) -> None:
-    with pytest.raises(UnknownOutcomeError, match="no result in time"):
-        await call(api, timeoutSeconds=1)
+async def test_the_callers_patience_ends_the_wait_and_a_replay_reads_the_result(
+    api: Site,
+) -> None:
+    waiting = await call(api, waitSeconds=1)
+    assert (waiting.record.state, waiting.position) == (State.QUEUED, 1)
     await turned(api, state=State.SUCCEEDED, attempt=1)
-    assert (await call(api, timeoutSeconds=1)).record.state is State.SUCCEEDED
+    assert (await call(api, waitSeconds=1)).record.state is State.SUCCEEDED
 
 
-async def test_an_invocation_that_expires_has_no_result_in_time(api: Site) -> None:
+async def test_a_caller_without_patience_is_answered_at_once(api: Site) -> None:
+    async with asyncio.timeout(3):
+        assert (await call(api, waitSeconds=0)).record.state is State.QUEUED
+    await turned(api, state=State.SUCCEEDED, attempt=1)
+    assert (await call(api, waitSeconds=0)).record.state is State.SUCCEEDED
+
+
+async def test_an_attempts_time_bounds_no_cold_start(api: Site) -> None:
+    """The worker comes after the time of an attempt, and the call still succeeds."""
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(failure_of(call(api)))
+        waiting = tasks.create_task(call(api, timeoutSeconds=1))
+        await asyncio.sleep(1.5)
+        async with working(api.bus, Ledger().handle):
+            assert (await waiting).record.state is State.SUCCEEDED
+
+
+async def test_an_attempt_that_takes_too_long_is_a_timeout_of_the_framework(api: Site) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(api.bus, ledger.handle, max_attempts=1):
+        record = (await call(api, timeoutSeconds=1)).record
+    ends = (State.DEAD_LETTERED, FailureClass.FRAMEWORK_TIMEOUT)
+    assert (record.state, record.failureClass) == ends
+
+
+async def test_an_invocation_that_expires_during_a_wait_ends_it(api: Site) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(call(api))
         await until_accepted(api)
         await turned(api, state=State.EXPIRED)
-    assert isinstance(waiting.result(), UnknownOutcomeError)
+    assert waiting.result().record.state is State.EXPIRED
+
+
+async def test_each_queued_invocation_has_its_position(api: Site) -> None:
+    """A running one has none, and does not count."""
+    for name in ("one", "two", "three"):
+        await api.ingress.acceptance.accept(asked(name))
+    names = ("one", "two", "three")
+    assert [await position(api, name) for name in names] == [1, 2, 3]
+    ledger = Ledger()
+    ledger.gate.clear()
+    worker = {"kind": "GPUUnit", "metadata": {"name": "w1"}, "spec": {"specName": "g1.1"}}
+    path = GPU_UNITS.path(namespace=INSTANCE)
+    api.cluster.call("POST", path, {"apiVersion": GPU_UNITS.api_version, **worker})
+    async with working(api.bus, ledger.handle):
+        await eventually(lambda: position(api, "two"), equals(1))
+        assert [await position(api, name) for name in names] == [None, 1, 2]
+        ledger.gate.set()
+        await eventually(lambda: position(api, "three"), is_none)
+
+
+async def position(api: Site, name: str) -> int | None:
+    return (await api.ingress.invocations.read(FUNCTION, name)).position
+
+
+def is_none(value: object) -> bool:
+    return value is None
+
+
+async def test_a_queued_invocation_says_what_it_waits_for(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+    assert (await read(api)).waiting_for == WaitingFor(reason="not_scaled_yet", message=NOT_SCALED)
+    lack = {"reason": "insufficient_capacity", "message": "no ready stock of g1.1"}
+    path = GPU_UNITS.path(namespace=INSTANCE, name=f"unit-of-{FUNCTION}", subresource="status")
+    api.cluster.call("PATCH", path, {"status": {"serverless": {"desiredWorkers": 1, **lack}}})
+    await eventually(lambda: waits_for(api), equals(WaitingFor(**lack)))
+    await turned(api, state=State.RUNNING, attempt=1)
+    assert (await read(api)).waiting_for is None
+
+
+async def waits_for(api: Site) -> WaitingFor | None:
+    return (await read(api)).waiting_for
 
 
 async def test_a_replay_of_an_expired_invocation_reads_its_expiry(api: Site) -> None:
@@ -224,13 +294,11 @@ async def test_the_wait_for_a_disconnected_caller_ends(api: Site) -> None:
     there.set()
     request = asked(mode="sync")
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(
-            failure_of(api.ingress.invocations.call(request, is_wanted=there.is_set))
-        )
+        waiting = tasks.create_task(api.ingress.invocations.call(request, is_wanted=there.is_set))
         await until_accepted(api)
         there.clear()
         async with asyncio.timeout(3):
-            assert isinstance(await waiting, UnknownOutcomeError)
+            assert (await waiting).record.state is State.QUEUED
     assert await api.state("one") == State.QUEUED
 
 
@@ -246,14 +314,6 @@ async def test_a_call_that_outlives_its_broker_is_answered_after_its_restart(own
         await turned(api, state=State.SUCCEEDED)
         async with asyncio.timeout(5):
             assert (await waiting).record.state is State.SUCCEEDED
-
-
-async def failure_of(running: Any) -> Exception | None:
-    try:
-        await running
-    except UnknownOutcomeError as error:
-        return error
-    return None
 
 
 async def test_a_queued_invocation_never_starts_once_cancelled(api: Site) -> None:
