@@ -12,9 +12,10 @@ source "$(dirname "$0")/calls.sh" "${1:-}"
 echo "# The queue of dev is ready soon after its start; until then invocations are answered 503."
 wait_for /health '"queueConnected":true'
 
-echo "# Stock for the workers, and the unit that declares the function and runs nothing itself."
-call '20?' POST /operator/stock-units '{"operationID": "stock-greet", "specName": "g1.1",
-  "memory": "16Gi", "gpu": 1, "replicas": 2}'
+echo "# A pool that keeps stock for the workers, and replaces what each cold start takes; and the" \
+  "unit that declares the function and runs nothing itself."
+call '20?' POST /operator/stockpools '{"operationID": "pool-greet", "name": "greet-warm",
+  "specName": "g1.1", "memory": "16Gi", "gpu": 1, "replicas": 2}'
 call '20?' POST /gpu-units '{"operationID": "function-greet", "name": "greet", "specName": "g1.1",
   "image": "python:3.12", "template": {"command": ["python", "examples/greet.py"]},
   "serverless": {"requestID": "greet", "idleTimeoutSeconds": 30}}'
