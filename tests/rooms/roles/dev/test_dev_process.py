@@ -121,6 +121,32 @@ def test_a_state_folder_keeps_everything_over_restarts(
     assert caller.get("/gpu-units/echo-w-1").data["createdAt"] == before["echo-w-1"]["createdAt"]
 
 
+def test_on_a_terminal_the_banner_follows_logs_in_columns() -> None:
+    ours, theirs = os.openpty()
+    listens = ("--listen", ANY_PORT)
+    dev = subprocess.Popen(
+        [sys.executable, "-m", "gpuruntime", "dev", *listens],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    text = b""
+    with dev:
+        try:
+            while UP.strip().encode() not in text:
+                text += os.read(ours, 65536)
+        finally:
+            dev.terminate()
+            os.close(ours)
+    logs, _, banner = text.decode().replace("\r", "").partition("api   ")
+    assert "operations listening" in logs
+    assert '"event"' not in logs
+    lines = banner.splitlines()[1:]
+    assert [line for line in lines if "[info" in line or "info " in line] == []
+    assert lines[0].startswith("console ")
+
+
 def test_a_state_folder_in_use_is_one_line_with_the_remedy(
     program: Programs, tmp_path: Path
 ) -> None:
