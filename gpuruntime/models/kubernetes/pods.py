@@ -43,6 +43,7 @@ class ContainerState:
 @attrs.frozen(kw_only=True, slots=True)
 class ContainerStatus:
     name: str = ""
+    image: str = ""
     ready: bool = False
     restartCount: int = 0
     state: ContainerState = ContainerState()

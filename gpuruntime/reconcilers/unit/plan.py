@@ -231,10 +231,10 @@ def conclude(
 def _running(
     observed: Observed, written: Written, deployment: Deployment, now: datetime
 ) -> tuple[Verdict, float | None]:
-    pods = observed.pods
-    seconds = look_again_seconds(deployment, pods, now=now)
+    unit, pods, is_stock = observed.unit, observed.pods, observed.is_stock
+    seconds = look_again_seconds(unit, deployment, pods, is_stock=is_stock, now=now)
     again = Result.earliest(seconds, written.secret_seconds).requeue_after_seconds
-    return running_verdict(observed.unit, deployment, pods, now=now), again
+    return running_verdict(unit, deployment, pods, is_stock=is_stock, now=now), again
 
 
 def _is_behind(deployment: Deployment, desired: Child) -> bool:

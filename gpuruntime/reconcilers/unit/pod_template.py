@@ -66,6 +66,13 @@ def primary_port(unit: GPUUnit) -> Port | None:
     return next((port for port in ports if port.name == name or not name), None)
 
 
+def probed_port(unit: GPUUnit) -> Port | None:
+    """Return the port that an active unit's container has to listen on before it is ready."""
+    port = primary_port(unit)
+    asks = unit.spec.access.readiness == Readiness.TCP
+    return port if port is not None and asks and port.protocol == PortProtocol.TCP else None
+
+
 def has_worker(unit: GPUUnit, options: UnitOptions) -> bool:
     """Return whether the Pod contains a worker; the Pod of a stock unit never does."""
     return unit.spec.is_function_worker and unit.metadata.namespace != options.stock_namespace
@@ -151,10 +158,8 @@ def _container_port(port: Port) -> JsonObject:
 
 def _readiness_probe(unit: GPUUnit, options: UnitOptions) -> JsonObject:
     """Return a TCP probe of the primary port, or nothing for stock, which serves no requests."""
-    port = primary_port(unit)
-    is_stock = unit.metadata.namespace == options.stock_namespace
-    asks = unit.spec.access.readiness == Readiness.TCP
-    if port is None or is_stock or not asks or port.protocol != PortProtocol.TCP:
+    port = probed_port(unit)
+    if port is None or unit.metadata.namespace == options.stock_namespace:
         return {}
     return {"tcpSocket": {"port": port.port}, "periodSeconds": 2, "failureThreshold": 3}
 

@@ -32,6 +32,7 @@ from gpuruntime.reconcilers.predicates import (
     trouble,
     unit_name,
 )
+from gpuruntime.reconcilers.unit.start_stages import shows_progress
 from gpuruntime.workqueue.queue import Lane
 
 
@@ -113,6 +114,14 @@ def _runner(caches: Caches, pod: Pod) -> Iterator[Key]:
         yield key
 
 
+def _starting_owner(caches: Caches, pod: Pod) -> Iterator[Key]:
+    """Yield the owner if it is active and not ready; stock does not report how its Pod starts."""
+    for key in _runner(caches, pod):
+        unit = caches.units.store.get(key)
+        if unit is not None and not provenance.is_ready(unit):
+            yield key
+
+
 def _mounting_owner(caches: Caches, deployment: Deployment) -> Iterator[Key]:
     """Yield the owner if it mounts storages: while it waits for one, it may run as before."""
     for key in _owner(caches, deployment):
@@ -145,6 +154,10 @@ def _pod_changes(old: Pod | None, new: Pod | None) -> bool:
         return new is None or trouble(old) != trouble(new)
     is_relabelled = (*by_unit(old),) != (*by_unit(new),)
     return is_relabelled or trouble(old) != trouble(new)
+
+
+def _start_changes(old: Pod | None, new: Pod | None) -> bool:
+    return new is not None and shows_progress(old, new)
 
 
 READS: Final = (
@@ -182,6 +195,13 @@ READS: Final = (
     Read(cache="services", what="its Service", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
     Read(cache="policies", what="its policy", is_read=is_news, wakes=_owner, lane=Lane.BEGUN),
     Read(cache="pods", what="its Pods", is_read=_pod_changes, wakes=_runner, lane=Lane.BEGUN),
+    Read(
+        cache="pods",
+        what="the progress of a slow start",
+        is_read=_start_changes,
+        wakes=_starting_owner,
+        lane=Lane.BEGUN,
+    ),
 )
 # Read for the next Pod only: they change nothing of a Deployment that exists, and wake no unit.
 SURROUNDINGS: Final = {

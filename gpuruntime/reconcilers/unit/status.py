@@ -19,12 +19,20 @@ from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable
 from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS, access_url, is_served
 from gpuruntime.reconcilers.unit.pod_failures import (
+    MOST_TEXT,
     FailureKind,
     PodFailure,
     crash_of,
     current_pod,
     failure_of,
     unended,
+)
+from gpuruntime.reconcilers.unit.start_stages import (
+    SLOW_SECONDS,
+    is_slow,
+    reached,
+    seconds_until_slow,
+    words_of,
 )
 
 FAILURES = {
@@ -54,7 +62,7 @@ class Verdict:
 
 
 ALL_HELD: Final = "every storage is ready, and held by this unit"
-# The message does not change until the unit is Ready, so progress alone costs no status writes.
+# The message of a start until it is slow, so that the progress of a quick one costs no writes.
 ON_ITS_WAY: Final = "the Pod is on its way"
 # A unit waits this long for its stock's place before it reports that it cannot be scheduled,
 # because the stock's Pod has to end first.
@@ -66,7 +74,12 @@ STAGES: Final = ("claim", "create", "schedule", "start", "ready")
 
 
 def running_verdict(
-    unit: GPUUnit, deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
+    unit: GPUUnit,
+    deployment: Deployment,
+    pods: tuple[Pod, ...],
+    *,
+    is_stock: bool = False,
+    now: datetime,
 ) -> Verdict:
     """Return the verdict on a unit whose children are in place."""
     if unit.spec.suspended:
@@ -75,21 +88,44 @@ def running_verdict(
     if failure is None and is_serving(deployment, pods):
         return Verdict(reason=UnitReason.DEPLOYMENT_READY, message="the Pod is ready")
     if failure is None or _patience_left(failure, now):
-        message = _progress(deployment, pods)
+        starting = None if failure or is_stock else _starting_pod(deployment, pods)
+        message = _progress(unit, deployment, pods, starting, now)
         return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
     return Verdict(reason=FAILURES[failure.kind], message=failure.message)
 
 
 def look_again_seconds(
-    deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
+    unit: GPUUnit,
+    deployment: Deployment,
+    pods: tuple[Pod, ...],
+    *,
+    is_stock: bool = False,
+    now: datetime,
 ) -> float | None:
     """Return after how many seconds the verdict may change without any event, or None."""
     failure = _failure(deployment, pods)
     if failure is None:
-        return None
+        is_starting = not (unit.spec.suspended or is_stock or is_serving(deployment, pods))
+        return _start_seconds(deployment, pods, now) if is_starting else None
     if is_serving(deployment, pods):
         return float(MIN_READY_SECONDS)
     return _patience_left(failure, now) or None
+
+
+def _start_seconds(deployment: Deployment, pods: tuple[Pod, ...], now: datetime) -> float | None:
+    """Return when the start may be slow. A first Pod wakes no unit: look for it ever later."""
+    pod = _starting_pod(deployment, pods)
+    if pod is not None:
+        return seconds_until_slow(reached(pod), now)
+    created = deployment.metadata.creationTimestamp
+    if current_pod(pods) is not None or deployment.refusal or created is None:
+        return None
+    return max(SLOW_SECONDS, (now - created).total_seconds())
+
+
+def _starting_pod(deployment: Deployment, pods: tuple[Pod, ...]) -> Pod | None:
+    """Return the Pod of the current template, or None."""
+    return current_pod(pods) if is_rolled_out(deployment) else None
 
 
 def stopped_verdict(why: str, pods: tuple[Pod, ...]) -> Verdict:
@@ -233,35 +269,45 @@ def is_rolled_out(deployment: Deployment) -> bool:
     return deployment.metadata.generation <= 1 or is_current(deployment)
 
 
-def _progress(deployment: Deployment, pods: tuple[Pod, ...]) -> str:
+def _progress(
+    unit: GPUUnit,
+    deployment: Deployment,
+    pods: tuple[Pod, ...],
+    starting: Pod | None,
+    now: datetime,
+) -> str:
+    if starting is not None and is_slow(stages := reached(starting, unit), now):
+        return words_of(stages)[:MOST_TEXT]
     return ON_ITS_WAY if current_pod(pods) else deployment.refusal or ON_ITS_WAY
 
 
 def _timeline(
     unit: GPUUnit, deployment: Deployment | None, pod: Pod | None, *, ready_at: datetime | None
 ) -> Timeline:
-    """Return the timeline of the first start; a moment is written once and never changed.
+    """Return the timeline of the first start; once the unit was ready, it never changes.
+
+    Until then, node and container are those of the present Pod, which may have a predecessor.
 
     The marks of a claimed stock unit belong to its claimant. To copy them here would cost a write,
     and would fail the resource version guard of a release.
     """
     before = unit.status.timeline
     marks = {} if provenance.is_claimed(unit) else unit.metadata.annotations
-    ready = pod if ready_at else None
+    shown = None if before.readyAt else pod
     return Timeline(
         acceptedAt=before.acceptedAt or moment_of(marks.get(labels.ACCEPTED_AT, "")),
         claimedAt=before.claimedAt or moment_of(marks.get(labels.CLAIMED_AT, "")),
         createdAt=before.createdAt
         or (deployment.metadata.creationTimestamp if deployment else None),
-        scheduledAt=before.scheduledAt or _condition_moment(ready, "PodScheduled"),
-        startedAt=before.startedAt or _started_at(ready),
+        scheduledAt=_scheduled_at(shown) or before.scheduledAt,
+        startedAt=_started_at(shown) or before.startedAt,
         readyAt=before.readyAt or ready_at,
     )
 
 
-def _condition_moment(pod: Pod | None, type_: str) -> datetime | None:
-    condition = pod.condition(type_) if pod else None
-    return condition.lastTransitionTime if condition else None
+def _scheduled_at(pod: Pod | None) -> datetime | None:
+    condition = pod.condition("PodScheduled") if pod else None
+    return condition.lastTransitionTime if condition and condition.is_true else None
 
 
 def _started_at(pod: Pod | None) -> datetime | None:

@@ -281,7 +281,9 @@ class Life:
         containers = self._world.troubles.get(unit)
         if containers is not None:
             status = {"phase": "Pending", "containerStatuses": [containers]}
-            if pod["status"].get("containerStatuses") != [containers]:
+            # The server adds the members that are not given.
+            (shown,) = pod["status"].get("containerStatuses", [{}])
+            if not containers.items() <= shown.items():
                 self._status(PODS, pod, {**status, "conditions": [condition("PodScheduled")]})
         elif phase_of(pod) != "Running":
             running = {"name": "runtime", "state": {"running": {"startedAt": rfc3339(clock())}}}

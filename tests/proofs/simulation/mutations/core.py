@@ -305,6 +305,14 @@ CORE: Final = (
         "    return (is_ready, True, deployment.refusal)",
     ),
     Mutation(
+        "the progress of a slow start wakes no unit",
+        "gpuruntime.reconcilers.unit.start_stages",
+        "    return len(before) >= len(after) or is_slow(after)",
+        "    return False",
+        "tests/rooms/reconcilers/unit/test_claimed_start.py"
+        "::test_a_slow_start_says_where_it_is_with_one_write_for_each_stage",
+    ),
+    Mutation(
         "a node name is dropped while the Pod is unknown",
         "gpuruntime.reconcilers.unit.status",
         '    return unit.status.nodeName if runs else ""',

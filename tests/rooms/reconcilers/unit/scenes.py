@@ -184,6 +184,11 @@ SCENES: Final[dict[str, tuple[Any, ...]]] = {
         *children(RUNNING, rollout()),
         pod(RUNNING, phase="Pending", **PULLING),
     ),
+    "a unit whose container listens on another port": (
+        RUNNING,
+        *children(RUNNING, rollout()),
+        pod(RUNNING, ready=False),
+    ),
     "a unit without a Pod yet": (RUNNING, *children(RUNNING, rollout(replicas=0))),
     "a unit over its quota": (
         RUNNING,

@@ -14,7 +14,15 @@ from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from tests.eventually import equals
 from tests.faults import ANSWER_LOST, Fault, FaultyTransport, refused
 from tests.rooms.operations.cluster import STOCK, replica
-from tests.rooms.reconcilers.world import World, living, managing, phase_of, quiet, until
+from tests.rooms.reconcilers.world import (
+    World,
+    living,
+    managing,
+    message_of,
+    phase_of,
+    quiet,
+    until,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -60,6 +68,37 @@ async def test_a_claim_costs_few_writes_and_few_reconciles() -> None:
     verbs = [each.split()[0] for each in writes]
     assert verbs == ["POST", "POST", "POST", "PATCH", "DELETE", "PATCH"]
     assert manager.reconciles("unit") + manager.reconciles("stock") <= 6
+
+
+async def test_a_slow_start_says_where_it_is_with_one_write_for_each_stage() -> None:
+    world = World()
+    container = {
+        "name": "runtime",
+        "image": "big:1",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+    }
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    loading = {"running": {"startedAt": "2025-01-01T00:01:00Z"}}
+    async with living(world), managing(world):
+        world.troubles["a"] = {**container, "state": waiting}
+        world.add_unit("a", **PORTS)
+        await until(lambda: phase_of(world.unit("a")))
+        await until(lambda: message_of(world.unit("a")), lambda words: "preparing" in words)
+        status = world.unit("a")["status"]
+        assert status["nodeName"] == "node-1"
+        assert "scheduledAt" in status["timeline"]
+        before = world.made(GPU_UNITS)["PATCH"]
+        await asyncio.sleep(60)
+        assert world.made(GPU_UNITS)["PATCH"] == before
+        world.troubles["a"] = {**container, "state": loading}
+        await until(lambda: message_of(world.unit("a")), lambda words: "port 80 " in words)
+        assert world.unit("a")["status"]["timeline"]["startedAt"].startswith("2025-01-01T00:01:00")
+        await asyncio.sleep(60)
+        assert world.made(GPU_UNITS)["PATCH"] == before + 1
+        del world.troubles["a"]
+        await until(lambda: phase_of(world.unit("a")), equals("Ready"))
 
 
 async def test_a_claimed_unit_ends_with_these_objects() -> None:

@@ -26,6 +26,7 @@ from gpuruntime.models.kubernetes.pods import (
 from gpuruntime.models.kubernetes.workloads import Deployment, DeploymentStatus
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS
+from gpuruntime.reconcilers.unit.start_stages import SLOW_SECONDS
 from gpuruntime.reconcilers.unit.status import (
     ON_ITS_WAY,
     PATIENCE_SECONDS,
@@ -95,7 +96,17 @@ def pod(
 READY = pod(ready=True, running=Running(startedAt=NOW))
 PULL = pod(waiting=Waiting(reason="ImagePullBackOff", message="no such image"))
 CREATING = pod(waiting=Waiting(reason="ContainerCreating"))
+PREPARING = "preparing Pod pod on node node-1 since 2025-01-01T11:59:30Z"
 CRASHED = pod(ready=True, restarts=1, running=Running(startedAt=NOW))
+
+
+def quick(seconds: float) -> Pod:
+    """Return a Pod that was created and scheduled this long ago."""
+    moment = NOW - timedelta(seconds=seconds)
+    scheduled = Condition(type="PodScheduled", status="True", lastTransitionTime=moment)
+    shown = pod(scheduled=scheduled, waiting=Waiting(reason="ContainerCreating"))
+    metadata = attrs.evolve(shown.metadata, creationTimestamp=moment)
+    return attrs.evolve(shown, metadata=metadata)
 
 
 def unschedulable(*, seconds: float) -> Pod:
@@ -120,11 +131,16 @@ def refusing(message: str) -> Deployment:
     [
         (SERVING, (READY,), "DeploymentReady", "the Pod is ready"),
         (SERVING, (), "DeploymentReady", "the Pod is ready"),
-        (SERVING, (CREATING,), "DeploymentProgressing", ON_ITS_WAY),
+        (SERVING, (CREATING,), "DeploymentProgressing", PREPARING),
         (deployment(), (), "DeploymentProgressing", ON_ITS_WAY),
-        (deployment(), (READY,), "DeploymentProgressing", ON_ITS_WAY),
+        (
+            deployment(),
+            (READY,),
+            "DeploymentProgressing",
+            "the Pod is ready, and its Deployment does not count it yet",
+        ),
         (refusing("over quota"), (), "DeploymentProgressing", "over quota"),
-        (refusing("over quota"), (CREATING,), "DeploymentProgressing", ON_ITS_WAY),
+        (refusing("over quota"), (CREATING,), "DeploymentProgressing", PREPARING),
         (
             deployment(),
             (PULL,),
@@ -194,6 +210,11 @@ def test_a_suspended_unit_is_scaled_to_zero_once_its_pods_are_gone(
     [
         (SERVING, (READY,), None),
         (deployment(), (CREATING,), None),
+        (deployment(), (quick(2.5),), SLOW_SECONDS - 2.5),
+        (deployment(), (quick(-60.0),), SLOW_SECONDS),
+        (deployment(generation=2), (quick(1.0),), None),
+        (deployment(), (), 30.0),
+        (refusing("over quota"), (), None),
         (deployment(), (PULL,), None),
         (deployment(ready=1), (CRASHED,), float(MIN_READY_SECONDS)),
         (deployment(), (unschedulable(seconds=1),), PATIENCE_SECONDS - 1),
@@ -203,7 +224,73 @@ def test_a_suspended_unit_is_scaled_to_zero_once_its_pods_are_gone(
 def test_only_a_verdict_that_time_alone_changes_is_checked_again(
     kept: Deployment, pods: tuple[Pod, ...], seconds: float | None
 ) -> None:
-    assert look_again_seconds(kept, pods, now=NOW) == seconds
+    assert look_again_seconds(unit(), kept, pods, now=NOW) == seconds
+
+
+def test_stock_and_suspended_units_do_not_report_how_a_pod_starts() -> None:
+    for of, is_stock in ((unit(), True), (unit(suspended=True), False)):
+        seconds = look_again_seconds(of, deployment(), (quick(1.0),), is_stock=is_stock, now=NOW)
+        assert seconds is None
+    found = running_verdict(unit(), deployment(), (CREATING,), is_stock=True, now=NOW)
+    assert found.message == ON_ITS_WAY
+
+
+def test_a_slow_start_reports_its_node_and_its_moments_with_the_message() -> None:
+    running = pod(running=Running(startedAt=NOW - timedelta(seconds=9)))
+    started = unit(status=told(unit(), UnitReason.DEPLOYMENT_PROGRESSING, kept=deployment()))
+    verdict = running_verdict(started, deployment(), (running,), now=NOW)
+    status = status_of(
+        started, verdict, deployment=deployment(), pods=(running,), options=OPTIONS, now=NOW
+    )
+    assert status.conditions[0].message.startswith("container runtime runs and is not ready since")
+    assert (status.nodeName, status.timeline.scheduledAt) == ("node-1", CREATED)
+    assert status.timeline.startedAt == NOW - timedelta(seconds=9)
+
+
+def test_each_stage_of_a_slow_start_is_worth_one_write() -> None:
+    """A Pod is seen every 100 ms: prepared within 1 s, pulled for 60 s, and then it loads."""
+    writes, held = (
+        [],
+        unit(status=told(unit(), UnitReason.DEPLOYMENT_PROGRESSING, kept=deployment())),
+    )
+    for tick in range(900):
+        now = CREATED + timedelta(seconds=tick / 10)
+        kept = deployment(generation=1)
+        status = _status_at(held, kept, _pod_after(tick / 10), now)
+        if status != held.status:
+            writes.append(status.conditions[0].message.partition(" since")[0])
+            held = attrs.evolve(held, status=status)
+    assert writes == [
+        ON_ITS_WAY,  # as in every start
+        "pulling image big:1 on node node-1",
+        "container runtime runs and is not ready",
+    ]
+
+
+def _status_at(held: GPUUnit, kept: Deployment, shown: Pod, now: datetime) -> GPUUnitStatus:
+    verdict = running_verdict(held, kept, (shown,), now=now)
+    return status_of(held, verdict, deployment=kept, pods=(shown,), options=OPTIONS, now=now)
+
+
+def _pod_after(seconds: float) -> Pod:
+    """Return the Pod at this time: prepared after 1 s, and its container runs after 61 s."""
+    pulled = CREATED + timedelta(seconds=61)
+    if seconds >= 61:
+        shown = pod(running=Running(startedAt=pulled))
+    else:
+        shown = pod(waiting=Waiting(reason="ContainerCreating"))
+    prepared = Condition(
+        type="PodReadyToStartContainers",
+        status=str(seconds >= 1),
+        lastTransitionTime=CREATED + timedelta(seconds=1),
+    )
+    (container,) = shown.status.containerStatuses
+    status = attrs.evolve(
+        shown.status,
+        conditions=(*shown.status.conditions, prepared),
+        containerStatuses=(attrs.evolve(container, image="big:1"),),
+    )
+    return attrs.evolve(shown, status=status)
 
 
 PHASES = {
