@@ -1,6 +1,7 @@
 """Settings that all tests share: fixed seeds, and a check for tasks that outlive their test."""
 
 import asyncio
+import gc
 import inspect
 import random
 from collections.abc import AsyncIterator
@@ -41,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.fixturenames.insert(0, no_task_left_behind.__name__)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the collected tests out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest_asyncio.fixture

@@ -70,6 +70,7 @@ class Field:
     is_required: bool
 
 
+@cache
 def shape_of(annotation: Any) -> Shape:
     if attrs.has(annotation):
         return Model(annotation)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from io import BytesIO
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import attrs
 from aiohttp import ClientResponse, web
@@ -78,6 +78,9 @@ class Answer:
         return [detail["field"] for detail in self.body["error"]["details"]]
 
 
+_PROMISES: Final[dict[tuple[object, ...], Promises]] = {}
+
+
 class Service:
     def __init__(
         self,
@@ -88,9 +91,16 @@ class Service:
         services: Tables[NetworkService],
         pods: Informer[RequestingPod],
         routes: tuple[Route, ...],
+        *,
+        is_guarded: bool,
     ) -> None:
         self.client = client
         self.routes = routes
+        # The models behind the routes are the same in each service.
+        self._described: tuple[object, ...] = (
+            is_guarded,
+            *((each.name, each.method, each.path, each.errors) for each in routes),
+        )
         self.replica = replica
         self.nodes = nodes
         self.quotas = quotas
@@ -98,7 +108,6 @@ class Service:
         self.connection = WELL
         self.why_pods_are_unknown = ""
         self.pods = pods
-        self._promises: Promises | None = None
 
     async def call(
         self,
@@ -134,10 +143,11 @@ class Service:
         return answer
 
     async def promises(self) -> Promises:
-        if self._promises is None:
+        """Return what the document promises; services of the same routes share it."""
+        if self._described not in _PROMISES:
             async with self.client.get("/openapi.json") as response:
-                self._promises = Promises(await response.json())
-        return self._promises
+                _PROMISES[self._described] = Promises(await response.json())
+        return _PROMISES[self._described]
 
 
 def unit_order(operation: str = "one", **members: object) -> dict[str, object]:
@@ -230,5 +240,14 @@ async def service(
             routes_of(backend, options), version="1.2.3", is_guarded=backend.guard.asks
         )
         async with TestClient(_Server(app, cancels_handlers=cancels_handlers)) as client:
-            served = Service(client, process, nodes, quotas, services, pods, routes)
+            served = Service(
+                client,
+                process,
+                nodes,
+                quotas,
+                services,
+                pods,
+                routes,
+                is_guarded=backend.guard.asks,
+            )
             yield served
