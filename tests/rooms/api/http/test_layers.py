@@ -124,7 +124,14 @@ async def test_two_requests_never_share_an_id_of_ours(api: Service) -> None:
 
 
 async def test_unknown_paths_are_404_in_the_apis_own_shape(api: Service) -> None:
-    for path in ("/", "/api/v1", f"{UNITS}/", f"{UNITS}/a/b", "/api/v2/health", "/swagger/x"):
+    for path in (
+        "/index.html",
+        "/api/v1",
+        f"{UNITS}/",
+        f"{UNITS}/a/b",
+        "/api/v2/health",
+        "/swagger/x",
+    ):
         answer = await api.call("GET", path)
         assert (answer.status, answer.code) == (404, "not_found")
 

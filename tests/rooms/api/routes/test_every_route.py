@@ -69,6 +69,7 @@ OF_FUNCTION = Served(Kind.THING, query="?serverlessRequestID={name}")
 WITHIN = Served(Kind.THING, headers={"Destination": f"{FILES}/b".replace("{name}", FOREIGN)})
 ROUTES: dict[str, Served] = {
     f"GET {API}/health": OPEN,
+    "GET /": OPEN,
     "GET /openapi.json": OPEN,
     "GET /swagger": OPEN,
     "GET /swagger/": OPEN,
