@@ -200,6 +200,7 @@ pod_defaults = st.builds(
     cpu=quantities,
     memory=quantities,
     ephemeral_storage=quantities,
+    ephemeral_storage_request=quantities,
     image_pull_secrets=several(names, most=2, unique_by=lambda name: name),
     tolerations=several(tolerations, most=2),
     node_selector=st.dictionaries(label_keys, optional(label_values, ""), max_size=2),

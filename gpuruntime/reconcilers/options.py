@@ -5,7 +5,7 @@ from typing import Any, Final
 import attrs
 
 # Raised with every change of a child's shape; `drift` says what that does to running units.
-TEMPLATE_REVISION: Final = 3
+TEMPLATE_REVISION: Final = 4
 # Raised with every change of NetworkPolicy rules. It reaches existing policies at once, because
 # unlike Pods they lose nothing by a change.
 RULES_REVISION: Final = 1
@@ -13,11 +13,15 @@ RULES_REVISION: Final = 1
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodDefaults:
-    """Members of every Pod; the quantities apply if a unit names none."""
+    """Members of every Pod; the quantities apply if a unit names none.
+
+    A node reserves `ephemeral_storage_request`, if that is below the limit `ephemeral_storage`.
+    """
 
     cpu: str
     memory: str
     ephemeral_storage: str
+    ephemeral_storage_request: str
     image_pull_secrets: tuple[str, ...]
     tolerations: tuple[dict[str, Any], ...]  # JSON, as Pods spell them
     node_selector: dict[str, str]

@@ -201,6 +201,7 @@ class PodDefaultSettings:
     cpu: Amount = Amount("1")
     memory: Amount = Amount("1Gi")
     ephemeralStorage: Amount = Amount("10Gi")
+    ephemeralStorageRequest: Amount = Amount("1Gi")
     imagePullSecrets: tuple[Subdomain, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     nodeSelector: dict[str, str] = attrs.field(factory=dict)

@@ -1,7 +1,7 @@
 """The Pod template of a unit: its envelope, its container and its restrictions.
 
-Requests equal limits, no service account token is mounted, and all rights are dropped that the
-user's image does not need.
+Requests equal limits but for ephemeral storage. No service account token is mounted, and all
+rights are dropped that the user's image does not need.
 """
 
 from typing import Final
@@ -121,12 +121,11 @@ def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
         "readinessProbe": _readiness_probe(unit, options),
         "lifecycle": drained_first(unit) if has_worker(unit, options) else {},
     }
-    resources = _resources(unit, options)
     return {
         "name": CONTAINER,
         "image": unit.spec.image or RESERVATION_IMAGE,
         "env": [*_platform_env(unit, options), *_caller_env(unit)],
-        "resources": {"requests": resources, "limits": resources},
+        "resources": _resources(unit, options),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -167,17 +166,24 @@ def _readiness_probe(unit: GPUUnit, options: UnitOptions) -> JsonObject:
 def _resources(unit: GPUUnit, options: UnitOptions) -> JsonObject:
     devices: JsonObject = {options.gpu_resource: str(unit.spec.gpu)} if unit.spec.gpu else {}
     cpu = unit.spec.cpu or options.pod_defaults.cpu
-    scratch = options.pod_defaults.ephemeral_storage
+    scratch, reserved = options.pod_defaults.ephemeral_storage, _reserved_scratch(options)
     beside = options.sidecar
     if has_worker(unit, options):
         cpu = left_beside(cpu, beside.cpu)
         scratch = left_beside(scratch, beside.ephemeral_storage)
+        reserved = left_beside(reserved, beside.ephemeral_storage)
+    envelope: JsonObject = {"cpu": cpu, "memory": _memory(unit, options), **devices}
     return {
-        "cpu": cpu,
-        "memory": _memory(unit, options),
-        "ephemeral-storage": scratch,
-        **devices,
+        "requests": {**envelope, "ephemeral-storage": reserved},
+        "limits": {**envelope, "ephemeral-storage": scratch},
     }
+
+
+def _reserved_scratch(options: UnitOptions) -> str:
+    """Return the request of ephemeral storage, which may not exceed the limit."""
+    defaults = options.pod_defaults
+    given = (defaults.ephemeral_storage_request, defaults.ephemeral_storage)
+    return min(given, key=lambda each: parse_quantity(each).nanos)
 
 
 def _memory(unit: GPUUnit, options: UnitOptions) -> str:

@@ -48,11 +48,10 @@ def container(of: GPUUnit, **options: Any) -> Any:
 
 def test_a_plain_unit_has_exactly_this_pod() -> None:
     """A change of this Pod requires a higher revision of the template."""
+    envelope = {"cpu": "2", "memory": "16Gi", "nvidia.com/gpu": "1"}
     resources = {
-        "cpu": "2",
-        "memory": "16Gi",
-        "ephemeral-storage": "10Gi",
-        "nvidia.com/gpu": "1",
+        "requests": {**envelope, "ephemeral-storage": "1Gi"},
+        "limits": {**envelope, "ephemeral-storage": "10Gi"},
     }
     assert pod(unit(image="python:3.12", cpu="2", memory="16Gi", gpu=1)) == {
         "automountServiceAccountToken": False,
@@ -68,7 +67,7 @@ def test_a_plain_unit_has_exactly_this_pod() -> None:
                     {"name": "GPU_COUNT", "value": "1"},
                     {"name": "MEMORY_LIMIT", "value": "16Gi"},
                 ],
-                "resources": {"requests": resources, "limits": resources},
+                "resources": resources,
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"]},
@@ -132,12 +131,32 @@ def test_absent_quantities_are_replaced_by_defaults_everywhere() -> None:
     assert found["volumes"][0]["emptyDir"]["sizeLimit"] == "3Gi"
 
 
+@pytest.mark.parametrize(
+    ("limit", "request_", "reserved"),
+    [
+        ("10Gi", "1Gi", "1Gi"),
+        ("100Mi", "1Gi", "100Mi"),
+        ("2Gi", "2Gi", "2Gi"),
+        ("1G", "1Gi", "1G"),
+    ],
+    ids=["a part of the limit", "no more than the limit", "the limit", "in any unit"],
+)
+def test_a_node_reserves_a_part_of_the_ephemeral_storage(
+    limit: str, request_: str, reserved: str
+) -> None:
+    defaults = configured(PodDefaults, ephemeral_storage=limit, ephemeral_storage_request=request_)
+    resources = container(unit(), pod_defaults=defaults)["resources"]
+    assert resources["requests"]["ephemeral-storage"] == reserved
+    assert resources["limits"]["ephemeral-storage"] == limit
+
+
 @given(gpu=st.integers(0, 16), resource=st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]))
-def test_requests_equal_limits_and_a_unit_without_a_gpu_requests_none(
+def test_requests_equal_limits_but_for_scratch_and_a_unit_without_a_gpu_requests_none(
     gpu: int, resource: str
 ) -> None:
     resources = container(unit(gpu=gpu), gpu_resource=resource)["resources"]
-    assert resources["requests"] == resources["limits"]
+    requests, limits = resources["requests"], resources["limits"]
+    assert {**requests, "ephemeral-storage": "10Gi"} == limits
     assert resources["limits"].get(resource) == (str(gpu) if gpu else None)
 
 

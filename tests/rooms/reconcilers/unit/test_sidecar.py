@@ -145,10 +145,13 @@ def test_both_containers_fit_the_envelope_of_the_stock() -> None:
         "ephemeral-storage": "9984Mi",
         "nvidia.com/gpu": "1",
     }
-    assert users["resources"]["requests"] == users["resources"]["limits"]
+    assert users["resources"]["requests"] == {
+        **users["resources"]["limits"],
+        "ephemeral-storage": "768Mi",
+    }
     env = {each["name"]: each["value"] for each in users["env"]}
     assert env["MEMORY_LIMIT"] == "16128Mi"
-    for name, whole in (("cpu", "2"), ("memory", "16Gi"), ("ephemeral-storage", "10Gi")):
+    for name, whole in (("cpu", "2"), ("memory", "16Gi"), ("ephemeral-storage", "1Gi")):
         parts = [parse_quantity(each["resources"]["requests"][name]) for each in (users, beside)]
         assert sum(part.nanos for part in parts) == parse_quantity(whole).nanos
 
