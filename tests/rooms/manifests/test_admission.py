@@ -10,9 +10,10 @@ from gpuruntime.models.kinds.units import GPUUnitStatus
 from tests.rooms.manifests.overlays import NAMES, documents
 
 # Annotations on objects of other kinds, or for other accounts to read and change.
-ELSEWHERE = {"OWNER_UID", "DRAINING"}
+ELSEWHERE = {"OWNER_UID", "DRAINING", "APPLIED"}
 LABELS = {
     "UNIT",
+    "UNIT_UID",
     "STORAGE",
     "POOL",
     "SPEC",

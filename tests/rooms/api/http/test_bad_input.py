@@ -276,7 +276,7 @@ async def test_routes_without_parameters_reject_any(api: Service) -> None:
     [
         ("tail=-1", ["tail"]),
         ("tail=x&follow=yes&container=A", ["container", "follow", "tail"]),
-        ("previous=true", ["previous"]),
+        ("previous=yes&earlier=true", ["earlier", "previous"]),
     ],
     ids=in_words,
 )
