@@ -60,8 +60,10 @@ async def test_calls_around_scaling_all_end_and_workers_stay_within_their_bounds
             "readyWorkers": schedule.least,
             "busyWorkers": 0,
             "drainingWorkers": 0,
+            "outdatedWorkers": 0,
             "depth": 0,
             "oldestWaitSeconds": 0,
             "reason": "",
+            "message": "",
         }, seed
         reading.cancel()

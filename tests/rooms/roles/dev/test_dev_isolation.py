@@ -60,12 +60,13 @@ PORTS = [
 ]
 FUNCTION = {"requestID": "f", "workerOf": {"name": "f", "uid": "1"}}
 FILL = {"fromImage": "busybox:1.36", "command": ["true"]}
-# A Pod with a unit's label belongs to the unit only in the namespace of units.
+# A Pod with the labels of a unit belongs to it only in the namespace of units. The label with the
+# name alone may also belong to an earlier unit.
 NOT_PODS_OF_OURS = {
     "caller": Endpoint(namespace="callers", addresses=("10.1.0.1", "fd00::1:1")),
     "stranger": Endpoint(namespace="elsewhere", addresses=("10.1.0.2", "fd00::1:2")),
     "impostor": Endpoint(namespace="elsewhere", labels={labels.UNIT: "web"}),
-    "helper": Endpoint(namespace=INSTANCE, labels={labels.UNIT: "web"}),
+    "namesake": Endpoint(namespace=INSTANCE, labels={labels.UNIT: "web"}),
     "unknown": Endpoint(namespace=INSTANCE, addresses=("10.1.0.3",)),
     "api": Endpoint(namespace=SYSTEM, labels={labels.APP_NAME: "gpuruntime-api"}),
     "manager": Endpoint(namespace=SYSTEM, labels={labels.APP_NAME: "gpuruntime-manager"}),
@@ -257,6 +258,7 @@ async def test_every_connection_is_permitted_or_denied_as_the_table_says() -> No
             within_seconds=60,
             poll_seconds=0.2,
         )
+    everybody["helper"] = Endpoint(namespace=INSTANCE, labels=everybody["web"].labels)
     network = network_of(cluster.server)
     wanted = set(reachable())
     pairs = list(table(everybody))
