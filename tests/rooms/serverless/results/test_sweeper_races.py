@@ -88,7 +88,7 @@ class Ring:
     async def start(self, name: str) -> StoredRecord:
         """Accept an invocation and start it as a worker does."""
         accepted = await self.site.ingress.acceptance.accept(
-            asked(name, timeoutSeconds=int(LIFE_SECONDS))
+            asked(name, lifeSeconds=int(LIFE_SECONDS))
         )
         queued = await self.bus.records.read(FUNCTION, name)
         assert queued
@@ -207,7 +207,7 @@ async def test_an_expiry_and_a_cancellation_have_one_winner(shared: Broker, seed
 
         async def run(name: str) -> bool:
             accepted = await at.site.ingress.acceptance.accept(
-                asked(name, timeoutSeconds=int(LIFE_SECONDS))
+                asked(name, lifeSeconds=int(LIFE_SECONDS))
             )
             return await cancel(at, name, accepted.record.deadlineAt)
 
