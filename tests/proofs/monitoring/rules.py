@@ -46,6 +46,12 @@ def alerts() -> tuple[Alert, ...]:
     )
 
 
+def runbooks() -> str:
+    """Return the address of the page of alerts, which is the operator's to set."""
+    address: str = yaml.safe_load((FOLDER / "runbooks.yaml").read_text())["data"]["address"]
+    return address
+
+
 def dashboard() -> dict[str, Any]:
     document: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
     return document

@@ -10,7 +10,7 @@ import yaml
 from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Kind, Metric
 from tests.proofs.monitoring.promql import Matcher, Selector, parse
-from tests.proofs.monitoring.rules import FOLDER, Alert, alerts, dashboard, queries
+from tests.proofs.monitoring.rules import FOLDER, Alert, alerts, dashboard, queries, runbooks
 
 # Labels and metrics that Prometheus adds to each target.
 TARGET = frozenset({"namespace", "pod", "instance", "job"})
@@ -77,10 +77,15 @@ def test_a_counter_is_queried_by_its_growth_and_a_gauge_by_its_value(text: str) 
 def test_an_alert_has_a_summary_and_a_link_to_its_explanation(alert: Alert) -> None:
     assert alert.severity in {"critical", "warning"}
     assert alert.annotations.keys() == {"summary", "description", "runbook"}
-    assert alert.annotations["runbook"] == f"docs/alerts.md#{alert.name.lower()}"
+    assert alert.annotations["runbook"] == f"{runbooks()}#{alert.name.lower()}"
     section = PAGE.partition(f"\n## {alert.name}\n")[2].partition("\n## ")[0]
     for part in ("**Means.**", "**Look at.**", "**Do.**"):
         assert part in section
+
+
+def test_the_address_of_the_runbooks_is_full_and_the_page_names_it() -> None:
+    assert re.fullmatch(r"https://[^#\s]+/alerts\.md", runbooks())
+    assert f"`{runbooks()}`" in PAGE
 
 
 def test_the_page_explains_each_alert_once_and_no_others() -> None:
