@@ -23,7 +23,12 @@ from gpuruntime.api.auth.authentication import PRINCIPAL, Guard
 from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.rate_limits import RateLimits
 from gpuruntime.api.cluster_link import ClusterLink, demand_cluster
-from gpuruntime.api.errors import BodyTooLargeError, DeadlineError, UnsupportedMediaTypeError
+from gpuruntime.api.errors import (
+    BodyTooLargeError,
+    DeadlineError,
+    UnknownPathError,
+    UnsupportedMediaTypeError,
+)
 from gpuruntime.api.http.body import Bodies
 from gpuruntime.api.http.in_flight import InFlightLimit
 from gpuruntime.api.http.problems import KNOWN, bug_answer, problem_answer
@@ -116,9 +121,15 @@ def unknown_paths(context: LayerContext) -> Middleware:
 
 
 async def _refuse(call: Call[AnyQuery, None]) -> Reply:
+    if earlier := _EARLIER.fullmatch(call.request.path):
+        successor = _SUCCESSORS[earlier[1]]
+        raise UnknownPathError(f"nothing is served at this path: use {successor} instead")
     raise call.request.match_info.http_exception or web.HTTPNotFound
 
 
+# The first paths of the Go original, which docs/from-the-original.md compares with ours.
+_EARLIER: Final = re.compile(r"(?:/api/v1)?/(stocks|vms)(?:/.*)?", re.DOTALL)
+_SUCCESSORS: Final = {"stocks": "/api/v1/operator/stockpools", "vms": "/api/v1/gpu-units"}
 _UNKNOWN: Final = Route(
     name="unknown",
     method=hdrs.METH_ANY,

@@ -136,6 +136,33 @@ async def test_unknown_paths_are_404_in_the_apis_own_shape(api: Service) -> None
         assert (answer.status, answer.code) == (404, "not_found")
 
 
+@pytest.mark.parametrize(
+    ("path", "successor"),
+    [
+        ("/api/v1/stocks", "/api/v1/operator/stockpools"),
+        ("/api/v1/stocks/a", "/api/v1/operator/stockpools"),
+        ("/stocks", "/api/v1/operator/stockpools"),
+        ("/api/v1/vms", "/api/v1/gpu-units"),
+        ("/api/v1/vms/a/b", "/api/v1/gpu-units"),
+        ("/vms", "/api/v1/gpu-units"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_a_path_of_the_original_is_404_and_names_its_successor(
+    api: Service, method: str, path: str, successor: str
+) -> None:
+    answer = await api.call(method, path)
+    assert (answer.status, answer.code) == (404, "not_found")
+    assert f"use {successor} instead" in answer.body["error"]["message"]
+    assert (await api.call("GET", successor)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/api/v1/stocksx", "/api/v2/vms", "/api/v1/vm"])
+async def test_a_path_that_only_resembles_one_names_no_successor(api: Service, path: str) -> None:
+    answer = await api.call("GET", path)
+    assert "instead" not in answer.body["error"]["message"]
+
+
 async def test_another_method_is_405_and_says_which_are_allowed(api: Service) -> None:
     for method, path, allowed in (
         ("PATCH", UNITS, "GET, HEAD, POST"),
