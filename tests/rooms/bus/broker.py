@@ -56,7 +56,7 @@ class Broker:
         self._starts += 1
         config = self.folder / "broker.conf"
         config.write_text("\n".join(self._configuration()))
-        argv = [_program(), "-c", str(config), "--ports_file_dir", str(self.folder)]
+        argv = [program(), "-c", str(config), "--ports_file_dir", str(self.folder)]
         self._pid = self._keeper.start(self._name, argv, self.folder / "broker.log")
         ports = self.folder / f"nats-server_{self._pid}.ports"
         told = eventually_blocking(lambda: _read(ports), explain=self._tail)
@@ -152,7 +152,7 @@ async def bus(
         yield Bus(url, connected, jetstream, names, Records(jetstream, names, rng=Random(2)))
 
 
-def _program() -> str:
+def program() -> str:
     beside = Path(sys.executable).with_name("nats-server")
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     assert found, "no nats-server: install the extra `local`"
