@@ -35,7 +35,7 @@ def folder(place: Path) -> Iterator[Path]:
     folder = place / "newcomer"
     for name in ("manifests", "examples"):
         shutil.copytree(ROOT / name, folder / "gpuruntime" / name)
-    (overlay,) = (each.text for each in PAGE.blocks if "kustomization.yaml" in each.text)
+    (overlay,) = (each.text for each in PAGE.blocks if "newName" in each.text)
     (folder / "kustomization.yaml").write_text(here(overlay))
     (folder / "manager.yaml").write_text(yaml.safe_dump(MANAGER))
     yield folder

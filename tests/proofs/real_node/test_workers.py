@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.invocations import State
 from tests.eventually import eventually, eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
@@ -102,8 +103,9 @@ async def test_a_worker_reaches_a_socket_of_any_user_and_drains_before_it_ends(
 ) -> None:
     small = {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}
     with installation(plane, tmp_path, f"workers-{level}") as made:
-        label = f"pod-security.kubernetes.io/enforce={level}"
-        plane.kubectl("label", "namespace", made.instance, label, "--overwrite")
+        # The namespace is also outside of an installation that an earlier test left.
+        marks = (f"pod-security.kubernetes.io/enforce={level}", f"{labels.UNMANAGED}=true")
+        plane.kubectl("label", "namespace", made.instance, *marks, "--overwrite")
         nats = {"url": queue.url, "subjectPrefix": level}
         made.manager(podSecurity=level, podDefaults=small, nats=nats).wait_until_ready()
         async with bus(queue.url, level) as queued:
