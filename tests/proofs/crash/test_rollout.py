@@ -4,11 +4,9 @@ A pool that creates its units once and one that refills change their image toget
 the manager dies once, each time at another write after that change.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-import attrs
 import pytest
 
 from gpuruntime.models.kinds.pools import STOCK_POOLS
@@ -16,7 +14,8 @@ from gpuruntime.operations.objects import new_pool, pool_order
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests import parse_create_pool
 from tests.options import configured
-from tests.proofs.crash.comparison import Counts, State, counts_of, difference, state_of
+from tests.proofs.crash.comparison import State, counts_of, state_of
+from tests.proofs.crash.manager_runs import MOST_ALIVE, Run, Runs, crashes, ended
 from tests.proofs.crash.unit_story import StoryContext
 from tests.proofs.crash.world import MakeWorld, RestartedRole, World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import nth
@@ -29,25 +28,6 @@ POOLS: Final = (
     {"operationID": "kept", "name": "kept", "specName": "g2.1", "replicas": 2},
 )
 UNITS: Final = 4
-MOMENTS: Final = ("before", "after", "late")
-MOST_ALIVE: Final = 2
-
-
-@attrs.frozen
-class Run:
-    world: World
-    manager: RestartedRole
-    end: State
-    breaches: list[str]
-
-
-@attrs.frozen
-class Runs:
-    """The undisturbed run, and the others by the crash they met."""
-
-    undisturbed: Run
-    crashed: dict[str, Run]
-    counts: dict[str, Counts]
 
 
 def run_all(context: StoryContext) -> Runs:
@@ -70,17 +50,11 @@ def run_all(context: StoryContext) -> Runs:
 
 
 def test_each_manager_died_at_its_write(runs: Runs) -> None:
-    alive = [name for name, run in runs.crashed.items() if not run.manager.kills]
-    # The number of writes depends on timing, so that the last ones may be missing.
-    assert len(alive) <= MOST_ALIVE, alive
+    assert len(runs.alive) <= MOST_ALIVE, runs.alive
 
 
 def test_the_end_is_the_same_as_in_an_undisturbed_run(runs: Runs) -> None:
-    wrong = {
-        name: difference(runs.undisturbed.end, run.end)
-        for name, run in runs.crashed.items()
-        if run.end != runs.undisturbed.end
-    }
+    wrong = runs.other_ends
     assert not wrong, "\n\n".join(f"{name}\n{text}" for name, text in wrong.items())
 
 
@@ -92,24 +66,11 @@ def test_each_unit_changed_once_under_its_old_name(runs: Runs) -> None:
 
 
 def test_everything_was_created_and_deleted_exactly_as_often(runs: Runs) -> None:
-    expected = runs.counts[runs.undisturbed.world.name]
-    wrong = {
-        name: (expected - found, found - expected)
-        for name, run in runs.crashed.items()
-        if (found := runs.counts[run.world.name]) != expected
-    }
-    assert not wrong
+    assert not runs.other_counts
 
 
 def test_the_audit_finds_nothing(runs: Runs) -> None:
-    assert not runs.undisturbed.breaches
-    assert not {name: run.breaches for name, run in runs.crashed.items() if run.breaches}
-
-
-def crashes(writes: int) -> Iterator[tuple[int, str]]:
-    """Yield a crash at each write. After one write is as good as before the next."""
-    for number in range(1, writes + 1):
-        yield number, MOMENTS[number % len(MOMENTS)]
+    assert not runs.breaches
 
 
 def run_with_crash(make: MakeWorld, number: int, moment: str, end: State) -> Run:
@@ -119,12 +80,6 @@ def run_with_crash(make: MakeWorld, number: int, moment: str, end: State) -> Run
     change_pools(world)
     seen = world.until_equal(lambda: has_followed(world), lambda: state_of(world), end)
     return ended(world, manager, seen)
-
-
-def ended(world: World, manager: RestartedRole, end: State) -> Run:
-    breaches = world.breaches()
-    world.close()
-    return Run(world, manager, end, breaches)
 
 
 def stocked(world: World) -> RestartedRole:

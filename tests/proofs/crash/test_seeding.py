@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-import attrs
 import pytest
 
 from gpuruntime.models.kinds.pools import STOCK_POOLS
@@ -16,7 +15,8 @@ from gpuruntime.operations.objects import new_pool, pool_order
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock
 from tests.options import configured
-from tests.proofs.crash.comparison import Counts, State, counts_of, difference, state_of
+from tests.proofs.crash.comparison import State, counts_of, state_of
+from tests.proofs.crash.manager_runs import MOST_ALIVE, Run, Runs, crashes, ended
 from tests.proofs.crash.unit_story import StoryContext
 from tests.proofs.crash.world import MakeWorld, RestartedRole, World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import Fault, Script, Write, nth
@@ -27,29 +27,10 @@ ENVELOPE: Final = {"cpu": "1", "memory": "1Gi", "gpu": 1}
 ONCE: Final = {"operationID": "once", "specName": "g1.1", "replicas": 3, **ENVELOPE}
 KEPT: Final = {"operationID": "kept", "name": "kept", "specName": "g2.1", "replicas": 1}
 UNITS: Final = 4
-MOMENTS: Final = ("before", "after", "late")
-MOST_ALIVE: Final = 2
 MANY: Final = 4
 
 # Gives the manager's proxy the script that kills the manager.
 Plan = Callable[[RestartedRole], Script]
-
-
-@attrs.frozen
-class Run:
-    world: World
-    manager: RestartedRole
-    end: State
-    breaches: list[str]
-
-
-@attrs.frozen
-class Runs:
-    """The undisturbed run, and the others by the crash they met."""
-
-    undisturbed: Run
-    crashed: dict[str, Run]
-    counts: dict[str, Counts]
 
 
 def run_all(context: StoryContext) -> Runs:
@@ -65,40 +46,25 @@ def run_all(context: StoryContext) -> Runs:
 
 
 def test_each_manager_died_at_its_write(runs: Runs) -> None:
-    alive = [name for name, run in runs.crashed.items() if not run.manager.kills]
-    # The number of writes depends on timing, so that the last ones may be missing.
-    assert len(alive) <= MOST_ALIVE, alive
+    assert len(runs.alive) <= MOST_ALIVE, runs.alive
     assert runs.crashed["often"].manager.kills >= MANY
 
 
 def test_the_end_is_the_same_as_in_an_undisturbed_run(runs: Runs) -> None:
-    wrong = {
-        name: difference(runs.undisturbed.end, run.end)
-        for name, run in runs.crashed.items()
-        if run.end != runs.undisturbed.end
-    }
+    wrong = runs.other_ends
     assert not wrong, "\n\n".join(f"{name}\n{text}" for name, text in wrong.items())
 
 
 def test_everything_was_created_and_deleted_exactly_as_often(runs: Runs) -> None:
-    expected = runs.counts[runs.undisturbed.world.name]
-    wrong = {
-        name: (expected - found, found - expected)
-        for name, run in runs.crashed.items()
-        if (found := runs.counts[run.world.name]) != expected
-    }
-    assert not wrong
+    assert not runs.other_counts
 
 
 def test_the_audit_finds_nothing(runs: Runs) -> None:
-    assert not runs.undisturbed.breaches
-    assert not {name: run.breaches for name, run in runs.crashed.items() if run.breaches}
+    assert not runs.breaches
 
 
 def plans(writes: int) -> Iterator[tuple[str, Plan]]:
-    """Yield a crash at each write. After one write is as good as before the next."""
-    for number in range(1, writes + 1):
-        moment = MOMENTS[number % len(MOMENTS)]
+    for number, moment in crashes(writes):
         yield f"{moment}-{number}", partial(once, number, moment)
     yield "often", often
 
@@ -121,10 +87,7 @@ def run_undisturbed(world: World) -> Run:
     manager = world.manager()
     order_stock(world)
     world.until(lambda: is_seeded(world), bool)
-    end = state_of(world)
-    breaches = world.breaches()
-    world.close()
-    return Run(world, manager, end, breaches)
+    return ended(world, manager, state_of(world))
 
 
 def run_with_crash(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
@@ -133,9 +96,7 @@ def run_with_crash(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
     manager.proxy.script = plan(manager)
     order_stock(world)
     seen = world.until_equal(lambda: is_seeded(world), lambda: state_of(world), end)
-    breaches = world.breaches()
-    world.close()
-    return Run(world, manager, seen, breaches)
+    return ended(world, manager, seen)
 
 
 def order_stock(world: World) -> None:
