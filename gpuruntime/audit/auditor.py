@@ -8,9 +8,10 @@ from typing import Final
 import attrs
 import structlog
 
-from gpuruntime.audit.audit import RULES, steps
+from gpuruntime.audit.audit import steps
 from gpuruntime.audit.breach import Breach, ObjectRef, Suspicion
 from gpuruntime.audit.first_seen import FirstSeen
+from gpuruntime.audit.rules import RULES
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter

@@ -7,10 +7,11 @@ from typing import Final
 import msgspec
 
 from gpuruntime.api.routes.audit import audit_view
-from gpuruntime.audit.audit import RULES, suspicions
+from gpuruntime.audit.audit import suspicions
 from gpuruntime.audit.auditor import Report, report_of
 from gpuruntime.audit.breach import Breach
 from gpuruntime.audit.first_seen import FirstSeen
+from gpuruntime.audit.rules import RULES
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.errors import ClusterRequiredError

@@ -7,9 +7,9 @@ from typing import Final
 from gpuruntime.api.auth.access import AUDIT, Access, Place, Verb
 from gpuruntime.api.http.routing import READ, Answer, Call, NoQuery, Reply, Route
 from gpuruntime.api.routes.stock import OPERATOR
-from gpuruntime.audit.audit import RULES
 from gpuruntime.audit.auditor import Auditor, Report
 from gpuruntime.audit.breach import Breach
+from gpuruntime.audit.rules import RULES
 from gpuruntime.models.views.operators import AuditedObject, AuditView, BreachView, RuleView
 
 # Breaches that are listed; the counts include all of them.

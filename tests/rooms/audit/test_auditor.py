@@ -11,8 +11,9 @@ import attrs
 import pytest
 import structlog
 
-from gpuruntime.audit.audit import RULES, suspicions
+from gpuruntime.audit.audit import suspicions
 from gpuruntime.audit.auditor import LAG_SECONDS, MOST_LOGGED, Auditor, suspicions_in_slices
+from gpuruntime.audit.rules import RULES
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.kubernetes.pods import Pod

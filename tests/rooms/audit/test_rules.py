@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuruntime.audit.audit import RULES, breaches, suspicions
+from gpuruntime.audit.audit import breaches, suspicions
+from gpuruntime.audit.rules import RULES
 from gpuruntime.audit.snapshot import KINDS, Snapshot
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gpuruntime.audit.audit import RULES
+from gpuruntime.audit.rules import RULES
 from gpuruntime.models.kinds.invocations import Mode, State
 from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.operations.errors import OperationsError

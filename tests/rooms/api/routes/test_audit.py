@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gpuruntime.api.routes.audit import MOST_LISTED
-from gpuruntime.audit.audit import RULES
 from gpuruntime.audit.auditor import LAG_SECONDS
+from gpuruntime.audit.rules import RULES
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.rooms.api.service import Service, service
