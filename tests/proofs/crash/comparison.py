@@ -39,6 +39,9 @@ KINDS: Final = (
 # Kubernetes and the manifests put these objects into every namespace.
 EVERYWHERE: Final = frozenset({"kube-root-ca.crt", "closed"})
 
+# A state that is missing as a whole must not push the other differences out of a report.
+MOST_SHOWN: Final = 300
+
 # How often something was done, by verb, kind and name.
 Counts = Counter[tuple[str, str, str]]
 State = dict[str, Any]
@@ -74,7 +77,7 @@ def difference(expected: Any, found: Any, path: str = "") -> str:
         return "\n".join(line for line in lines if line)
     if expected == found:
         return ""
-    return f"{path}: {json.dumps(expected)} became {json.dumps(found)}"
+    return f"{path}: {_shortened(expected)} became {_shortened(found)}"
 
 
 def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]:
@@ -108,6 +111,12 @@ def removed_once(counts: Counts) -> Counts:
             for (verb, kind, name), count in counts.items()
         }
     )
+
+
+def _shortened(value: Any) -> str:
+    """Return the value as JSON, so short that a report shows every difference."""
+    text = json.dumps(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def _counts(event: dict[str, Any]) -> bool:
