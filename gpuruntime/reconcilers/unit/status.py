@@ -284,25 +284,33 @@ def _progress(
 def _timeline(
     unit: GPUUnit, deployment: Deployment | None, pod: Pod | None, *, ready_at: datetime | None
 ) -> Timeline:
-    """Return the timeline of the first start; once the unit was ready, it never changes.
+    """Return the timeline of the first start; once the unit was ready, no moment of it changes.
 
-    Until then, node and container are those of the present Pod, which may have a predecessor.
+    Until then, node and container are those of the present Pod, which may have a predecessor. The
+    Pod may reach the cache after the unit is ready; what it then adds was before that moment.
 
     The marks of a claimed stock unit belong to its claimant. To copy them here would cost a write,
     and would fail the resource version guard of a release.
     """
     before = unit.status.timeline
     marks = {} if provenance.is_claimed(unit) else unit.metadata.annotations
-    shown = None if before.readyAt else pod
+    scheduled_at, started_at = _scheduled_at(pod), _started_at(pod)
+    if before.readyAt is not None:
+        scheduled_at = before.scheduledAt or _if_until(before.readyAt, scheduled_at)
+        started_at = before.startedAt or _if_until(before.readyAt, started_at)
     return Timeline(
         acceptedAt=before.acceptedAt or moment_of(marks.get(labels.ACCEPTED_AT, "")),
         claimedAt=before.claimedAt or moment_of(marks.get(labels.CLAIMED_AT, "")),
         createdAt=before.createdAt
         or (deployment.metadata.creationTimestamp if deployment else None),
-        scheduledAt=_scheduled_at(shown) or before.scheduledAt,
-        startedAt=_started_at(shown) or before.startedAt,
+        scheduledAt=scheduled_at or before.scheduledAt,
+        startedAt=started_at or before.startedAt,
         readyAt=before.readyAt or ready_at,
     )
+
+
+def _if_until(end: datetime, moment: datetime | None) -> datetime | None:
+    return moment if moment is not None and moment <= end else None
 
 
 def _scheduled_at(pod: Pod | None) -> datetime | None:

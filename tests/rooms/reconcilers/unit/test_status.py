@@ -347,6 +347,24 @@ def test_the_timeline_records_the_first_start() -> None:
     assert again.timeline == timeline
 
 
+def test_a_pod_that_is_seen_after_its_unit_was_ready_completes_the_timeline() -> None:
+    """The Deployment's event came first, so that the unit was ready before its Pod was known."""
+    early = told(unit(), UnitReason.DEPLOYMENT_READY, kept=SERVING)
+    assert (early.timeline.scheduledAt, early.timeline.readyAt) == (None, NOW)
+    complete = told(unit(status=early), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
+    expected = attrs.evolve(early.timeline, scheduledAt=CREATED, startedAt=NOW)
+    assert complete.timeline == expected
+
+
+def test_the_pod_of_a_later_start_adds_nothing_to_the_timeline_of_the_first() -> None:
+    early = told(unit(), UnitReason.DEPLOYMENT_READY, kept=SERVING)
+    later = NOW + timedelta(seconds=1)
+    scheduled = Condition(type="PodScheduled", status="True", lastTransitionTime=later)
+    second = pod(ready=True, scheduled=scheduled, running=Running(startedAt=later))
+    again = told(unit(status=early), UnitReason.DEPLOYMENT_READY, second, kept=SERVING)
+    assert again.timeline == early.timeline
+
+
 def test_invalid_moments_are_left_out() -> None:
     """Python reads a moment before the first year of UTC, but cannot write it again."""
     for one in ("yesterday", "2025-01-01T00:00:00", "0001-01-01T00:00:00+14:00"):
