@@ -92,6 +92,10 @@ class ConvergenceCheck:
             self._invocations.check_end(set(self._observer.functions()))
         for key, pool in self._observer.pools.items():
             self._check_pool(key, pool)
+        for key, unit in (*self._observer.units.items(), *self._observer.stock.items()):
+            moments = unit.status.timeline
+            if moments.readyAt and not (moments.scheduledAt and moments.startedAt):
+                self._breach(f"unit {key} was ready, and its timeline has a gap: {moments}")
 
     def _check_pool(self, key: Key, pool: StockPool) -> None:
         made = self._observer.ordinals(pool.metadata.uid)

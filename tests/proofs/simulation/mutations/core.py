@@ -43,6 +43,14 @@ CORE: Final = (
         "::test_a_new_image_reaches_all_stock_under_its_old_names",
     ),
     Mutation(
+        "a timeline is closed before the Pod is known",
+        "gpuruntime.reconcilers.unit.status",
+        "return moment if moment is not None and moment <= end else None",
+        "return None",
+        "tests/rooms/reconcilers/unit/test_status.py"
+        "::test_a_pod_that_is_seen_after_its_unit_was_ready_completes_the_timeline",
+    ),
+    Mutation(
         "a re-used claim is released",
         "gpuruntime.operations.claim.stock",
         "if not claim.is_owned:",
