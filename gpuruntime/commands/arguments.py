@@ -135,6 +135,13 @@ CONTAINER: Final = (
     arg("--env", action="append", metavar="NAME=VALUE", help="repeatable"),
     arg("--mount", action="append", metavar="STORAGE:PATH[:ro]", help="repeatable"),
     arg("--function", metavar="ID", help="declare a function of this requestID"),
+    arg(
+        "--ssh-key",
+        action="append",
+        metavar="FILE",
+        help="a file with public keys that may log in by SSH; repeatable",
+    ),
+    arg("--wake", choices=("on", "off"), help="whether a request may resume the suspended unit"),
 )
 
 # fmt: off

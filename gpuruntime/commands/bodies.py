@@ -90,6 +90,16 @@ def template_of(
     return template or None
 
 
+def access_of(key_files: Iterable[str] | None, wake: str | None) -> JsonObject | None:
+    """Return the access, or None if no flag of it is given."""
+    access: JsonObject = {}
+    if key_files:
+        access["sshKeys"] = [key for file in key_files for key in _keys_in(file)]
+    if wake is not None:
+        access["wake"] = wake == "on"
+    return access or None
+
+
 def mounts_of(mounts: Iterable[str] | None) -> list[JsonObject] | None:
     return [_mount(each) for each in mounts] if mounts else None
 
@@ -99,11 +109,7 @@ def payload_of(data: str | None, file: str | None) -> Any:
     unreadable.
     """
     if file:
-        try:
-            data = Path(_STDIN_PATH if file == _STDIN else file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", "") or "is not UTF-8 text"
-            raise ConfigurationError(f"payload {file}: {reason}") from error
+        data = _text_of(file, "payload")
     if data is None:
         return None
     try:
@@ -112,6 +118,20 @@ def payload_of(data: str | None, file: str | None) -> Any:
         raise UnusableInputError(
             f"the payload is not JSON: {error}; put a text in double quotes"
         ) from error
+
+
+def _keys_in(file: str) -> list[str]:
+    """Return the lines of a file of public keys, as ssh-keygen and authorized_keys have them."""
+    lines = [line.strip() for line in _text_of(file, "public key").splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _text_of(file: str, what: str) -> str:
+    try:
+        return Path(_STDIN_PATH if file == _STDIN else file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", "") or "is not UTF-8 text"
+        raise ConfigurationError(f"{what} {file}: {reason}") from error
 
 
 def _port(text: str) -> JsonObject:

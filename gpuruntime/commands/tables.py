@@ -190,6 +190,12 @@ def _generation(view: Any) -> str:
     return f"{view.generation} (observed {view.observedGeneration})"
 
 
+def _primary_port(view: Any) -> list[str]:
+    access = view.access
+    words = (access.primaryPort, access.scheme, f"readiness {access.readiness}")
+    return [word for word in words if word] if view.template.ports else []
+
+
 # What `get` shows of an object beside its columns. A row of several lines is a list.
 FURTHER: Final[Mapping[type, Columns]] = {
     UnitView: {
@@ -203,7 +209,10 @@ FURTHER: Final[Mapping[type, Columns]] = {
         "PORTS": lambda view: [
             f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
         ],
-        "PRIMARY PORT": lambda view: members(view.access) if view.template.ports else "",
+        "PRIMARY PORT": _primary_port,
+        "WAKE": lambda view: "yes" if view.access.wake else "no",
+        "SSH KEYS": lambda view: list(view.access.sshKeys),
+        "TICKETS": lambda view: f"of generation {view.access.generation}",
         "SERVICE": "serviceName",
         "MOUNTS": lambda view: [
             f"{each.name} at {each.mountPath}{' (read-only)' if each.readOnly else ''}"

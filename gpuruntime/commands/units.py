@@ -73,6 +73,7 @@ async def create(session: Session) -> None:
             "image": asked.image,
             "tenant": asked.tenant,
             "template": bodies.template_of(asked.words, asked.port, asked.env),
+            "access": bodies.access_of(asked.ssh_key, asked.wake),
             "storageMounts": bodies.mounts_of(asked.mount),
             "serverless": {"requestID": asked.function} if asked.function else None,
         },
@@ -88,6 +89,7 @@ async def update(session: Session) -> None:
     document = bodies.body_of(asked.file, flags)
     nested = {
         "template": bodies.template_of(asked.words, asked.port, asked.env),
+        "access": bodies.access_of(asked.ssh_key, asked.wake),
         "serverless": {"requestID": asked.function} if asked.function else None,
     }
     if_match = asked.if_match

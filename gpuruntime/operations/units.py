@@ -12,7 +12,7 @@ from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
-from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec
+from gpuruntime.models.kinds.units import GPU_UNITS, Access, GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.requests.fields import UNSET, Given
@@ -173,7 +173,7 @@ class Units:
 
         A worker keeps working for its function, and only one unit declares a function.
         """
-        spec = changed(unit.spec, _for_worker(unit, request))
+        spec = changed(unit.spec, _keeping_generation(unit, _for_worker(unit, request)))
         function = spec.serverless
         if function is None and _is_without_stock(unit):
             raise StrictError((_NO_STOCK,))
@@ -236,6 +236,15 @@ def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
     if now is None or now.workerOf is None or not isinstance(given, Serverless):
         return request
     return attrs.evolve(request, serverless=attrs.evolve(given, workerOf=now.workerOf))
+
+
+def _keeping_generation(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
+    """Let an access without a generation keep the unit's, as the generation never falls."""
+    if request.access is UNSET or (request.access and request.access.generation):
+        return request
+    access = request.access or Access()
+    kept = attrs.evolve(access, generation=unit.spec.access.generation)
+    return attrs.evolve(request, access=kept)
 
 
 def _is_without_stock(unit: GPUUnit) -> bool:

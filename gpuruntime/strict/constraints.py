@@ -15,6 +15,7 @@ from gpuruntime.models.definitions.texts import (
     PortName,
     RequestID,
     SpecName,
+    SshKey,
 )
 from gpuruntime.models.encoding.annotations import notes_of
 
@@ -36,6 +37,8 @@ _IN_WORDS: Final = {
     _pattern_of(ClassName): "must be the name of a class: DNS labels with a '.' between them",
     _pattern_of(Image): "must be printable ASCII without spaces",
     _pattern_of(Argument): "must have no NUL character: no process could be given it",
+    _pattern_of(SshKey): "must be one OpenSSH public key without options: its type (ssh-ed25519, "
+    "ecdsa-sha2-nistp…, sk-… or ssh-rsa), its base64, and perhaps a comment",
     _pattern_of(RequestID): "must be lower case letters, digits, '_' and '-'",
 }
 

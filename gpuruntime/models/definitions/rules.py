@@ -150,6 +150,10 @@ def _keeps_its_owner(self: Any, old_self: Any) -> bool:
     return bool(after == before)
 
 
+def _generation_of(spec: Any) -> Any:
+    return (spec.get("access") or {}).get("generation", 0)
+
+
 UNIT_NAME: Final = (_dns_label(LONGEST_LABEL), _reserved(_DERIVED_UNIT))
 POOL_NAME: Final = (_dns_label(LONGEST_POOL_NAME), _reserved(_DERIVED_POOL))
 
@@ -242,6 +246,15 @@ SAME_OWNER: Final = Rule(
     reason="FieldValueForbidden",
 )
 
+# At the spec, since a rule of `access` is not evaluated when the whole member is removed.
+RISING_GENERATION: Final = Rule(
+    text="self.?access.generation.orValue(0) >= oldSelf.?access.generation.orValue(0)",
+    holds=lambda self, old: bool(_generation_of(self) >= _generation_of(old)),
+    message="never falls, since tickets that it has ended would count again",
+    field=".access.generation",
+    reason="FieldValueForbidden",
+)
+
 
 def _never_shrinks(self: Any, old_self: Any) -> bool:
     before, after = old_self["size"], self["size"]
@@ -326,6 +339,7 @@ TWINS: Final[Mapping[str, Twin]] = {
         ONE_WORKER_FOR_STORAGE,
         SOCKET_OFF_STORAGES,
         SAME_OWNER,
+        RISING_GENERATION,
         *STORAGE_NAME,
         NEVER_SHRINKS,
         FIXED_CLASS,

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Final, TypeAlias
 
-from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.definitions.schemas import Check, Schema
+from gpuruntime.models.definitions.ssh_keys import fault_of_ssh_key
 from gpuruntime.models.kubernetes.names import LONGEST_LABEL
 
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -17,6 +18,10 @@ _PORT_NAME = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"  # at least one letter, no 
 _SCHEME = r"^[a-z][-+.a-z0-9]*$"
 _REQUEST_ID = r"^[a-z0-9_-]+$"
 _WITHOUT_NUL = r"^[^\x00]*$"  # the kernel ends a text at NUL
+_SSH_KEY = (
+    r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh[.]com"
+    r"|sk-ecdsa-sha2-nistp256@openssh[.]com) [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f\x7f]*)?$"
+)
 _URL_PATH = r"^/[!-~]*$"
 _SEGMENT = "/([^/:.][^/:]*|[.][^/:.][^/:]*|[.][.][^/:]+)"  # neither empty nor `.` nor `..`
 PATH_BELOW_ROOT: Final = f"^({_SEGMENT})+$"
@@ -43,4 +48,8 @@ RequestID: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_R
 UrlPath: TypeAlias = Annotated[str, Schema(maxLength=256, pattern=_URL_PATH)]
 # The kernel's sun_path takes 107 bytes. The unit and its worker share the folder.
 SocketPath: TypeAlias = Annotated[str, Schema(maxLength=107, pattern=_PATH_IN_FOLDER)]
+# The pattern excludes options and weak types. The check, only at the API, reads the key itself.
+SshKey: TypeAlias = Annotated[
+    str, Schema(maxLength=4096, pattern=_SSH_KEY), Check(fault_of_ssh_key)
+]
 UID: TypeAlias = Annotated[str, Schema(maxLength=64)]

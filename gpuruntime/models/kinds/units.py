@@ -16,6 +16,7 @@ from gpuruntime.models.definitions.texts import (
     QuantityText,
     Scheme,
     SpecName,
+    SshKey,
 )
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless, ServerlessStatus
@@ -30,6 +31,7 @@ from gpuruntime.models.kubernetes.timestamps import MicroTime
 
 VERSION: Final = "v1alpha1"
 MOST_GPUS: Final = 10_000
+MOST_GENERATIONS: Final = 1_000_000_000
 CHILD_PREFIX: Final = "unit-"
 # The fields that a unit takes over from its stock; a caller chooses the others.
 ENVELOPE: Final = ("specName", "cpu", "memory", "gpu", "gpuProduct")
@@ -55,6 +57,20 @@ class Access:
             description="tcp: Ready waits until the primary port accepts connections.",
         ),
     ] = Readiness.TCP
+    wake: Annotated[
+        bool, Schema(description="If true, a request for the suspended unit may resume it.")
+    ] = False
+    sshKeys: Annotated[
+        tuple[SshKey, ...], Schema(maxItems=20, description="Public keys that may log in by SSH.")
+    ] = ()
+    generation: Annotated[
+        int,
+        Schema(
+            minimum=0,
+            maximum=MOST_GENERATIONS,
+            description="Raising it ends all tickets of before; it never falls.",
+        ),
+    ] = 0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -87,6 +103,7 @@ class GPUUnitSpec:
         rules.ONE_WORKER_FOR_STORAGE,
         rules.SOCKET_OFF_STORAGES,
         rules.SAME_OWNER,
+        rules.RISING_GENERATION,
     )
 
     specName: Annotated[SpecName, rules.IMMUTABLE]

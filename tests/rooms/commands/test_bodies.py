@@ -37,6 +37,24 @@ def test_command_ports_and_variables_become_a_template() -> None:
     assert bodies.template_of([], None, None) is None
 
 
+def test_key_files_and_a_choice_become_an_access(tmp_path: Path) -> None:
+    one, two = tmp_path / "id.pub", tmp_path / "authorized_keys"
+    one.write_text("ssh-ed25519 AAAA me\n")
+    two.write_text("# mine\n\nssh-rsa BBBB\r\n  ssh-rsa CCCC\n")
+    keys = ["ssh-ed25519 AAAA me", "ssh-rsa BBBB", "ssh-rsa CCCC"]
+    assert bodies.access_of([str(one), str(two)], "on") == {"sshKeys": keys, "wake": True}
+    assert bodies.access_of(None, "off") == {"wake": False}
+    assert bodies.access_of(None, None) is None
+
+
+def test_an_unreadable_key_file_is_reported_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "id").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match=r"public key .*none: No such file"):
+        bodies.access_of([str(tmp_path / "none")], None)
+    with pytest.raises(ConfigurationError, match="is not UTF-8"):
+        bodies.access_of([str(tmp_path / "id")], None)
+
+
 def test_mounts_name_a_storage_a_path_and_the_mode() -> None:
     assert bodies.mounts_of(["w:/models", "d:/data:ro"]) == [
         {"name": "w", "mountPath": "/models"},

@@ -218,6 +218,22 @@ async def test_an_update_takes_the_flags_of_create_and_leaves_the_rest() -> None
         assert changed["image"] == "python:3.12"
 
 
+async def test_an_update_of_the_access_leaves_the_rest_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "id.pub"
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKci9OBcGqbtudG78/0LgfOcKeZfdh0rijGUOuQuqjDV"
+    file.write_text(f"{key} me@home\n")
+    async with site() as here:
+        made = await run_on(here, f"{CREATE} --wake on --port http:80 -o json")
+        assert json.loads(made.out)["access"]["wake"] is True
+        changed = await run_on(here, f"units update demo --ssh-key {file} -o json")
+        assert changed.code == 0, changed.err
+        access = json.loads(changed.out)["access"]
+        assert (access["wake"], access["sshKeys"]) == (True, [f"{key} me@home"])
+        file.write_text(f'command="sh" {key}')
+        refused = await run_on(here, f"units update demo --ssh-key {file}")
+        assert (refused.code, "access.sshKeys[0]: must be one" in refused.err) == (1, True)
+
+
 async def test_get_ends_with_the_latest_events_of_the_unit() -> None:
     event = {
         "type": "Warning",

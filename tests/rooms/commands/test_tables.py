@@ -50,7 +50,9 @@ FULL_UNIT = attrs.evolve(
         envs=(EnvVar(name="EPOCHS", value="3"), EnvVar(name="SEED", value="17")),
         ports=(Port(name="http", port=8123),),
     ),
-    access=Access(primaryPort="http"),
+    access=Access(
+        primaryPort="http", wake=True, sshKeys=("ssh-rsa AAAA me", "ssh-rsa BBBB"), generation=61
+    ),
     storageMounts=(StorageMount(name="weights", mountPath="/models", readOnly=True),),
     serverless=Serverless(requestID="greet", minAvailableCount=19, maxWorkers=23),
     message="all is well",

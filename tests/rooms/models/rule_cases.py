@@ -20,6 +20,8 @@ LONG_NAMES: Final = tuple(f"{'A' * 250}{number:03}" for number in range(128))
 PRODUCT: Final = "spec.gpuProduct"
 PORTS: Final = "spec.template.ports"
 ENVS: Final = "spec.template.envs"
+GENERATION: Final = "spec.access.generation"
+SSH_KEY: Final = "spec.access.sshKeys[0]"
 PRIMARY: Final = "spec.access.primaryPort"
 MOUNT_PATH: Final = "spec.storageMounts[0].mountPath"
 OWNED: Final = "spec.serverless.workerOf"
@@ -80,6 +82,14 @@ def mounting(*paths: str, **spec: Any) -> Document:
 
 def serving(*ports: Any, **access: Any) -> Document:
     return unit(template={"ports": list(ports)}, access=access)
+
+
+def accessed(generation: int, **access: Any) -> Document:
+    return unit(access={"generation": generation} | access)
+
+
+def with_keys(*keys: str) -> Document:
+    return unit(access={"sshKeys": list(keys)})
 
 
 def with_envs(*names: str) -> Document:
@@ -181,6 +191,17 @@ TEMPLATES: Final = (
     created(
         "a primary port that is none", serving(port("a", 80), primaryPort="b"), denied=PRIMARY
     ),
+)
+
+ACCESS: Final = (
+    created("a first generation", unit(access={"generation": 3})),
+    changed("a generation that rises", accessed(3), accessed(4)),
+    changed("a generation that jumps", unit(), accessed(9)),
+    changed("the same generation", accessed(3), accessed(3, wake=True)),
+    changed("a generation that falls", accessed(3), accessed(2), denied=GENERATION),
+    changed("a generation left out", accessed(3), unit(access={}), denied=GENERATION),
+    changed("an access left out", accessed(3), unit(), denied=GENERATION),
+    changed("an access without generations left out", unit(access={"wake": True}), unit()),
 )
 
 STORAGE: Final = (
@@ -362,6 +383,14 @@ BOUNDS: Final = (
     ),
     created("a mount path with a NUL", mounting("/a\0b"), denied=MOUNT_PATH),
     created("an argument of many lines", unit(template={"args": ["é\n\t\x7f\n"]})),
+    created("a generation below zero", accessed(-1), denied=GENERATION),
+    created("a public key", with_keys("ssh-ed25519 AAAAC3Nza me@home (laptop)")),
+    created("a public key of hardware", with_keys("sk-ssh-ed25519@openssh.com AAAAGnNr")),
+    created("a key with options", with_keys('command="sh" ssh-rsa AAAA'), denied=SSH_KEY),
+    created("a DSA key", with_keys("ssh-dss AAAAB3Nz"), denied=SSH_KEY),
+    created("a certificate", with_keys("ssh-rsa-cert-v01@openssh.com AAAAHHNz"), denied=SSH_KEY),
+    created("two lines of keys", with_keys("ssh-rsa AAAA\nssh-rsa AAAA"), denied=SSH_KEY),
+    created("21 keys", with_keys(*["ssh-rsa AAAA"] * 21), denied="spec.access.sshKeys"),
     created("a scheme in capitals", serving(scheme="HTTP"), denied="spec.access.scheme"),
     created("an unknown readiness", serving(readiness="http"), denied="spec.access.readiness"),
     created(
@@ -413,5 +442,13 @@ BOUNDS: Final = (
     created("an unknown refill", pool(refill="Sometimes"), denied="spec.refill"),
 )
 
-RULE_CASES: Final = (*NAMES, *ENVELOPE, *TEMPLATES, *STORAGE, *STORAGES, *FUNCTIONS)
+RULE_CASES: Final = (
+    *NAMES,
+    *ENVELOPE,
+    *TEMPLATES,
+    *ACCESS,
+    *STORAGE,
+    *STORAGES,
+    *FUNCTIONS,
+)
 CASES: Final = (*RULE_CASES, *BOUNDS)

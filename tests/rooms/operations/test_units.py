@@ -109,6 +109,35 @@ async def test_null_clears_a_field(cluster: Cluster) -> None:
         assert (spec.image, spec.template.args, spec.access.scheme) == ("", (), "http")
 
 
+@pytest.mark.parametrize(
+    ("access", "generation"),
+    [
+        (None, 3),
+        ({"wake": True}, 3),
+        ({"generation": 0}, 3),
+        ({"generation": 3}, 3),
+        ({"generation": 7}, 7),
+    ],
+    ids=["cleared", "left out", "as by default", "the same", "raised"],
+)
+async def test_a_new_access_keeps_the_generation_unless_it_raises_it(
+    cluster: Cluster, access: object, generation: int
+) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo", access={"generation": 3})
+        updated = await api.inventory.units.update("demo", parse_update_unit({"access": access}))
+        assert updated.spec.access.generation == generation
+
+
+async def test_a_generation_never_falls(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo", access={"generation": 3})
+        request = parse_update_unit({"access": {"generation": 2}})
+        with pytest.raises(StrictError) as caught:
+            await api.inventory.units.update("demo", request)
+        assert [problem.field for problem in caught.value.problems] == ["access.generation"]
+
+
 async def test_an_update_that_changes_nothing_writes_nothing(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")

@@ -123,6 +123,22 @@ async def test_a_suspended_unit_runs_no_pod_and_keeps_its_address_until_it_resum
         await becomes(world, "demo", "Ready")
 
 
+async def test_a_change_of_tickets_keys_or_wake_restarts_nothing() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        (pod,) = world.objects(PODS, INSTANCE)
+        template = world.deployment("demo")["spec"]
+        access = {"generation": 1, "wake": True, "sshKeys": ["ssh-ed25519 AAAA me"]}
+        asked = world.change("demo", access=access)["metadata"]["generation"]
+        await until(lambda: world.unit("demo")["status"]["observedGeneration"], equals(asked))
+        await quiet(world)
+        assert world.objects(PODS, INSTANCE) == [pod]
+        assert world.deployment("demo")["spec"] == template
+        assert phase_of(world.unit("demo")) == "Ready"
+
+
 async def test_deleted_children_are_created_again() -> None:
     world = World()
     async with living(world), managing(world):
