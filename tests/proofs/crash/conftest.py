@@ -18,7 +18,7 @@ from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.rooms.manifests.overlays import MANIFESTS
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane(cluster: ControlPlane) -> ControlPlane:
     cluster.kubectl("apply", "-k", str(MANIFESTS / "crds"))
     cluster.kubectl(
@@ -31,21 +31,22 @@ def plane(cluster: ControlPlane) -> ControlPlane:
     return cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def make(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeWorld]:
-    """Return a factory of worlds for any thread; all worlds are closed when the session ends."""
+    """Return a factory of worlds for any thread; at the end, all are closed and emptied."""
     folder = tmp_path_factory.mktemp("worlds")
     with forking_keeper() as keeper, ExitStack() as stack:
 
         def made(name: str) -> World:
             one = world(plane, keeper, folder, name)
+            stack.callback(one.remove_objects)
             stack.callback(one.close)
             return one
 
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def context(plane: ControlPlane, make: MakeWorld) -> StoryContext:
     calm = make("calm")
     manager, api = calm.manager(), calm.api()
@@ -58,7 +59,7 @@ def context(plane: ControlPlane, make: MakeWorld) -> StoryContext:
     return StoryContext(plane, make, Undisturbed(ends, counts, writes))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def outcomes(
     request: pytest.FixtureRequest, context: StoryContext
 ) -> Iterator[dict[str, Future[Any]]]:

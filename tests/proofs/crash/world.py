@@ -20,6 +20,9 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Final, TextIO, TypeVar
 
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.auditing import audited, told
 from tests.proofs.real_cluster.controlplane import ControlPlane
@@ -126,6 +129,21 @@ class World:
     def close(self) -> None:
         """End all processes and proxies of the world."""
         self._stack.close()
+
+    def remove_objects(self) -> None:
+        """Delete the units, pools and storages that are left, although no manager runs.
+
+        A finalizer of the product would keep them for ever, so it is taken off first.
+        """
+        for resource in (GPU_UNITS, STOCK_POOLS, GPU_STORAGES):
+            for namespace in self.namespaces:
+                for item in self.items(resource.path(namespace=namespace)):
+                    path = resource.path(name=item["metadata"]["name"], namespace=namespace)
+                    if item["metadata"].pop("finalizers", None):
+                        self.plane.request("PUT", path, item)
+                    with suppress_missing():
+                        self.plane.request("DELETE", path)
+        self._reader.close()
 
     def manager(self) -> RestartedRole:
         made = self._manager(SETTINGS)
@@ -241,10 +259,15 @@ class World:
             at = then or at
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Return the items of a list, read over one connection: new connections are expensive."""
-        self._reader.request("GET", path, headers={"Authorization": f"Bearer {self.plane.token}"})
-        found: list[dict[str, Any]] = json.loads(self._reader.getresponse().read())["items"]
+        """Read a list again until the server has it: a new definition is served after a while."""
+        answer = eventually_blocking(lambda: self._list(path), lambda answer: "items" in answer)
+        found: list[dict[str, Any]] = answer["items"]
         return found
+
+    def _list(self, path: str) -> Any:
+        """Return the answer, read over one connection: new connections are expensive."""
+        self._reader.request("GET", path, headers={"Authorization": f"Bearer {self.plane.token}"})
+        return json.loads(self._reader.getresponse().read())
 
     def _is_awaiting_a_write(self) -> bool:
         return any(role.proxy.is_busy for role in self._kept)
@@ -301,6 +324,17 @@ def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World
     installation = Installation(plane, keeper, logs, name)
     _apply_manifests(installation)
     return World(installation, ExitStack())
+
+
+@contextmanager
+def suppress_missing() -> Iterator[None]:
+    """Suppress the answer that the object does not exist any more."""
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code != 404:
+                raise
 
 
 def is_dead(pid: int) -> bool:
