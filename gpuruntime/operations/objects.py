@@ -137,11 +137,10 @@ class PoolOrder:
 
 
 def pool_order(request: SeedStock | CreatePool, namespace: str) -> PoolOrder:
-    chosen = "" if isinstance(request, SeedStock) else request.name
     return PoolOrder(
         request=request,
         request_hash=request_hash(request),
-        key=Key(namespace, chosen or derived_name(request.operationID)),
+        key=Key(namespace, request.name or derived_name(request.operationID)),
     )
 
 

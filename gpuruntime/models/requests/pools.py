@@ -31,6 +31,7 @@ class SeedStock:
     REQUIRED: ClassVar[tuple[str, ...]] = ("operationID",)
 
     operationID: OperationID = ""
+    name: PoolName = ""
     specName: SpecName
     cpu: PositiveQuantity = ""
     memory: PositiveQuantity = ""

@@ -81,6 +81,16 @@ async def test_a_pool_restored_by_a_late_create_is_not_the_answer(
         assert await told(api, pool(name="warm")) == "operation_finished"
 
 
+async def test_a_seeding_may_name_its_pool_and_its_job_is_found(cluster: Cluster) -> None:
+    async with replica(cluster) as api, replica(cluster) as other:
+        assert [await told(each, seed(name="warm")) for each in (api, other)] == ["202", "200"]
+        assert await told(other, seed(name="cold")) == "operation_conflict"
+        assert await told(other, seed("two", name="warm")) == "name_taken"
+        job = await other.inventory.jobs.get("one")
+    assert (job.objectName, job.type) == ("warm", "seed_stock_units")
+    assert [each["metadata"]["name"] for each in pools_of(cluster)] == ["warm"]
+
+
 async def test_seeding_creates_a_pool_that_never_refills(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert await told(api, seed(memory="16Gi", cpu="4", gpuProduct="A100")) == "202"
