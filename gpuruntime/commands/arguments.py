@@ -100,7 +100,7 @@ FILE: Final = arg(
     "-f", "--file", metavar="FILE", help="the body in YAML or JSON; - for stdin; flags override it"
 )
 OPERATION: Final = arg("--operation", metavar="ID", help="the same id again does not repeat it")
-CHOSEN_NAME: Final = arg("--name")
+CHOSEN_NAME: Final = arg("--name", help="by default the spec and a hash of the operation")
 OF_SPEC: Final = arg("--spec", metavar="SPEC")
 IMAGE: Final = arg("--image")
 TENANT: Final = arg("--tenant")
@@ -185,7 +185,8 @@ VERBS: Final = (
     Verb("stock list", "list stock units by name", (
         OF_SPEC, _any_case("--phase", "Progressing", "Ready", "Failed"), WATCH)),
     Verb("stock get", "show a stock unit", (NAME,)),
-    Verb("stock seed", "create stock units once", (FILE, OPERATION, *ENVELOPE, *WAIT)),
+    Verb("stock seed", "create stock units once", (
+        FILE, OPERATION, CHOSEN_NAME, *ENVELOPE, *WAIT)),
     Verb("stock jobs", "list seedings by operationID"),
     Verb("stock job", "show the progress of a seeding", (JOB,)),
     Verb("stock wait", "wait until all units of a seeding are ready", (JOB, TIMEOUT)),

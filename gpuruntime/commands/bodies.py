@@ -1,6 +1,9 @@
 """Flags and files as bodies of requests; the API validates them."""
 
+import hashlib
 import json
+import re
+from base64 import b32encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +19,13 @@ from gpuruntime.strict.yaml_documents import mapping_of
 
 _STDIN: Final = "-"
 _STDIN_PATH: Final = "/dev/stdin"
+# Characters of a specName that a DNS label has not.
+_UNFIT: Final = re.compile(r"[^a-z0-9]+")
+_LONGEST_STEM: Final = 20
+# They become 8 characters in base32. The API refuses a name that another operation has.
+_NAME_DIGEST_BYTES: Final = 5
+# Names that the API derives itself begin with this.
+_RESERVED: Final = "op-"
 _ACCESSORS: Final = {
     "off": {"enabled": False},
     "read": {"enabled": True, "writable": False},
@@ -69,6 +79,20 @@ def demand(document: Mapping[str, Any], *needed: str) -> None:
     missing = [name for name in needed if name not in document]
     if missing:
         raise ConfigurationError(f"missing: {', '.join(missing)}; set it by a flag or in a file")
+
+
+def with_name(document: JsonObject, what: str) -> JsonObject:
+    """Return the document with a name that fits a table, unless it has one.
+
+    The name is the specName, else `what` is created, and a hash of the operationID.
+    """
+    if "name" in document:
+        return document
+    digest = hashlib.sha256(str(document["operationID"]).encode()).digest()[:_NAME_DIGEST_BYTES]
+    stem = _UNFIT.sub("-", str(document.get("specName", "")))[:_LONGEST_STEM].strip("-")
+    if not stem or f"{stem}-".startswith(_RESERVED):
+        stem = what
+    return {**document, "name": f"{stem}-{b32encode(digest).decode().lower()}"}
 
 
 def accessor_of(word: str | None) -> Mapping[str, bool] | None:

@@ -9,10 +9,17 @@ from typing import Any, Final, Protocol, TypeVar
 import attrs
 
 from gpuruntime.client.client import Client
-from gpuruntime.client.errors import Certainty, ClientError, ConflictError, NotFoundError
+from gpuruntime.client.errors import (
+    Certainty,
+    ClientError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    ProblemError,
+)
 from gpuruntime.client.messages import Reply
 from gpuruntime.client.requests import named
-from gpuruntime.commands import tables
+from gpuruntime.commands import bodies, tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.encoding.json import JsonObject
@@ -64,13 +71,25 @@ class Session:
             raise
 
     async def create(
-        self, make: Callable[[JsonObject], Awaitable[Reply[ViewT]]], document: JsonObject
+        self,
+        make: Callable[[JsonObject], Awaitable[Reply[ViewT]]],
+        document: JsonObject,
+        what: str,
     ) -> ViewT:
-        """Create an object by an operation with an id; report a replay, which created nothing."""
+        """Create an object by an operation with an id; report a replay, which created nothing.
+
+        If the API refuses a name that was made here, it names the object itself. Another operation
+        may have that name, or the same operation was sent without one before.
+        """
         asked = named(document, "operationID")
         operation = asked["operationID"]
         with self.with_id("--operation", operation):
-            reply = await make(asked)
+            try:
+                reply = await make(bodies.with_name(asked, what))
+            except (ConflictError, InvalidRequestError) as error:
+                if "name" in asked or not _may_be_about_the_name(error):
+                    raise
+                reply = await make(asked)
         if reply.is_replay:
             self.terminal.report(f"operation {operation} was done before")
         return reply.data
@@ -166,5 +185,10 @@ class Session:
 
 
 def _created_at(view: Any) -> object:
+def _may_be_about_the_name(error: ProblemError) -> bool:
+    is_invalid = any(detail.field == "name" for detail in error.details)
+    return is_invalid or error.code in ("name_taken", "operation_conflict")
+
+
     """Return the moment that tells an object from a later one of its name."""
     return getattr(view, "createdAt", None)

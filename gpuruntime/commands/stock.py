@@ -13,9 +13,10 @@ from gpuruntime.models.views.pools import PoolView
 
 async def seed(session: Session) -> None:
     asked = session.options
-    document = bodies.body_of(asked.file, {"operationID": asked.operation, **_envelope(asked)})
+    flags = {"operationID": asked.operation, "name": asked.name, **_envelope(asked)}
+    document = bodies.body_of(asked.file, flags)
     bodies.demand(document, "specName", "replicas")
-    made = await session.create(session.client.stock.seed, document)
+    made = await session.create(session.client.stock.seed, document, what="pool")
     session.print_one(await _seeded(session, made) if asked.wait else made)
 
 
@@ -55,7 +56,7 @@ async def create_pool(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "replicas")
-    made = await session.create(session.client.pools.create, document)
+    made = await session.create(session.client.pools.create, document, what="pool")
     await _settled(session, made)
 
 

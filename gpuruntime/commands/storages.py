@@ -32,7 +32,7 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "size")
-    made = await session.create(session.client.storages.create, document)
+    made = await session.create(session.client.storages.create, document, what="storage")
     await _settled(session, made)
 
 

@@ -79,7 +79,7 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "image")
-    made = await session.create(session.client.units.create, document)
+    made = await session.create(session.client.units.create, document, what="unit")
     await _settled(session, made, Progress(session.terminal, made.name))
 
 

@@ -7,6 +7,8 @@ import pytest
 from gpuruntime.client.errors import UnusableInputError
 from gpuruntime.commands import bodies
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.operations.requests import parse_seed_stock
 
 
 @pytest.mark.parametrize("text", ["name: a\nsize: 1Gi\n", '{"name": "a", "size": "1Gi"}'])
@@ -25,6 +27,45 @@ def test_an_unusable_file_is_reported_with_its_name(tmp_path: Path, text: str) -
         bodies.body_of(str(file), {})
     with pytest.raises(ConfigurationError, match="none"):
         bodies.body_of(str(tmp_path / "none"), {})
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ({"specName": "a10.1"}, "a10-1-o2jmhljv"),
+        ({"specName": "a10.1", "name": "warm"}, "warm"),
+        ({"specName": "a10.1", "operationID": "two"}, "a10-1-h7cmz7tu"),
+        ({"size": "1Gi"}, "pool-o2jmhljv"),
+        ({"specName": "op"}, "pool-o2jmhljv"),
+        ({"specName": "op.1"}, "pool-o2jmhljv"),
+        ({"specName": "opal"}, "opal-o2jmhljv"),
+        ({"specName": "h100.80gb.sxm5.nvlink.8"}, "h100-80gb-sxm5-nvlin-o2jmhljv"),
+        ({"specName": "h100-80gb-sxm5-nvli.8"}, "h100-80gb-sxm5-nvli-o2jmhljv"),
+        ({"specName": "_"}, "pool-o2jmhljv"),
+        ({"specName": 7}, "7-o2jmhljv"),
+    ],
+    ids=[
+        "the spec and a hash of the operation",
+        "a given name stays",
+        "another operation",
+        "no spec",
+        "a spec that would make a reserved name",
+        "a spec of a reserved prefix",
+        "a spec that only begins like one",
+        "a long spec is cut",
+        "a cut spec ends with no dash",
+        "a spec without a letter",
+        "a spec that is no text",
+    ],
+)
+def test_an_object_without_a_name_gets_one_that_the_api_takes(
+    document: JsonObject, name: str
+) -> None:
+    named = bodies.with_name({"operationID": "one", **document}, "pool")
+    assert named == {"operationID": "one", **document, "name": name}
+    asked = {**named, "specName": "g1", "replicas": 1}
+    asked.pop("size", None)
+    assert parse_seed_stock(asked).name == name
 
 
 def test_command_ports_and_variables_become_a_template() -> None:

@@ -16,16 +16,22 @@ import pytest
 import yaml
 from aiohttp import web
 
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.rooms.client.servers import Answerer, Script, answer, lost, page, problem, raw
 from tests.rooms.client.test_messages import JOB
 from tests.rooms.client.test_with_the_api import Site, site
 from tests.rooms.commands.running import Output, Screen, run_command
 from tests.rooms.commands.views import NOW, unit_view
 from tests.rooms.kube.servers import serving
+from tests.rooms.operations.cluster import INSTANCE, STOCK
 
 pytestmark = pytest.mark.looptime
 
 HOSTILE = "no\x1b[2J such\nname \u202e"
+UNKNOWN_NAME = {"field": "name", "message": "is unknown"}
 CREATE = "units create --name demo --spec g1.1 --image python:3.12"
 
 
@@ -196,6 +202,83 @@ async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
             assert output.code == 0
             assert ("operation one was done before" in output.err) == told_again
         changed = await run_on(here, "units update demo --image b -o json")
+def operations_by_name(here: Site) -> dict[str, str]:
+    """Return what the commands made, of every kind: the operations by name."""
+    kinds = ((GPU_UNITS, INSTANCE), (STOCK_POOLS, STOCK), (GPU_STORAGES, INSTANCE))
+    found = (each["metadata"] for kind in kinds for each in here.cluster.objects(*kind))
+    return {each["name"]: each["annotations"][labels.OPERATION_ID] for each in found}
+
+
+CREATIONS = pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("units create --spec g1.1 --image a", "g1-1-o2jmhljv"),
+        ("pools create --spec g2.1 --replicas 1", "g2-1-o2jmhljv"),
+        ("stock seed --spec g2.1 --replicas 1", "g2-1-o2jmhljv"),
+        ("storages create --size 1Gi", "storage-o2jmhljv"),
+    ],
+    ids=["unit", "pool", "seeding", "storage"],
+)
+
+
+@CREATIONS
+async def test_what_has_no_name_is_named_by_its_spec_and_its_operation(
+    words: str, name: str
+) -> None:
+    async with site() as here:
+        outputs = [await run_on(here, f"{words} --operation one") for _ in range(2)]
+        assert operations_by_name(here) == {name: "one"}
+        assert ["was done before" in each.err for each in outputs] == [False, True]
+
+
+@CREATIONS
+async def test_an_operation_that_was_sent_without_a_name_is_found(words: str, name: str) -> None:
+    async with site() as here:
+        create, document = {
+            "units": (here.client.units.create, {"specName": "g1.1", "image": "a"}),
+            "pools": (here.client.pools.create, {"specName": "g2.1", "replicas": 1}),
+            "stock": (here.client.stock.seed, {"specName": "g2.1", "replicas": 1}),
+            "storages": (here.client.storages.create, {"size": "1Gi"}),
+        }[words.split()[0]]
+        await create({"operationID": "one", **document})
+        before = operations_by_name(here)
+        output = await run_on(here, f"{words} --operation one")
+        assert (output.code, "was done before" in output.err) == (0, True)
+        assert operations_by_name(here) == before
+        assert name not in before
+
+
+@CREATIONS
+async def test_a_name_of_another_operation_merges_nothing(words: str, name: str) -> None:
+    async with site() as here:
+        await run_on(here, f"{words} --operation other --name {name}")
+        outputs = [await run_on(here, f"{words} --operation one") for _ in range(2)]
+        assert [each.code for each in outputs] == [0, 0]
+        assert ["was done before" in each.err for each in outputs] == [False, True]
+        made = operations_by_name(here)
+        assert made.pop(name) == "other"
+        assert list(made.values()) == ["one"]
+
+
+async def test_another_body_is_a_conflict_also_without_a_name() -> None:
+    async with site() as here:
+        words = "units create --operation one --image a --spec g1.1"
+        await run_on(here, words)
+        output = await run_on(here, f"{words} --tenant blue")
+        assert (output.code, "operation_conflict" in output.err) == (1, True)
+        assert len(here.cluster.units) == 1
+
+
+async def test_an_api_that_takes_no_name_for_a_seeding_names_it_itself() -> None:
+    error = {"code": "invalid_request", "message": "", "details": [UNKNOWN_NAME]}
+    unknown = raw(json.dumps({"error": error}).encode(), 400)
+    words = "stock seed --spec g1.1 --replicas 2"
+    output, script = await scripted(words, unknown, answer(JOB, 202))
+    first, second = (received.document for received in script.received)
+    assert (output.code, first.pop("name") != "") == (0, True)
+    assert first == second
+
+
         assert json.loads(changed.out)["image"] == "b"
         stale = await run_on(here, "units update demo --image c --if-match '\"old\"'")
         assert (stale.code, "precondition_failed" in stale.err) == (1, True)
