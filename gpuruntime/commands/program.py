@@ -80,6 +80,8 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "inventory": status.inventory,
     "flavours": status.flavours,
 }
+# The API's remedy for a lack of stock names a route; a person at a shell has a command for it.
+_FLAVOURS: Final = ("GET /api/v1/flavours", "`gpuruntime flavours`")
 _NO_ANSWER: Final = (
     UnreachableServerError,
     UntrustedServerError,
@@ -138,7 +140,7 @@ def words_of(error: ClientError | ConfigurationError) -> str:
         return f"{error}; give the caller's token by --token-file or GPURUNTIME_TOKEN"
     if isinstance(error, UnreachableServerError):
         return f"{error}; set the API's address by --server or GPURUNTIME_SERVER"
-    return str(error)
+    return str(error).replace(*_FLAVOURS)
 
 
 def _options(settings: ClientSettings) -> Options:

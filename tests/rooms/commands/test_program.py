@@ -143,6 +143,17 @@ async def test_an_error_names_the_fields_that_are_wrong() -> None:
         assert "template.envs[0].name: " in output.err
 
 
+async def test_a_full_flavour_is_answered_with_the_command_that_shows_others() -> None:
+    async with site(stock=0) as here:
+        output = await run_on(here, f"{CREATE} --operation one")
+    assert output.code == 1
+    assert output.err == (
+        "gpuruntime units create: no ready stock of g1.1 is left: send operation one again "
+        "later, or ask for a flavour that `gpuruntime flavours` shows as available "
+        "(insufficient_capacity, 409)\n"
+    )
+
+
 async def test_a_unit_is_printed_as_table_json_and_yaml() -> None:
     async with site() as here:
         made = await run_on(here, f"{CREATE} --tenant blue -- python -m http.server")
@@ -191,17 +202,6 @@ async def test_a_repeated_creation_is_reported_as_done_before() -> None:
             assert ["was done before" in each.err for each in output] == [False, True]
 
 
-async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "unit.yaml"
-    file.write_text("operationID: one\nspecName: g1.1\nimage: a\nname: demo\n")
-    async with site() as here:
-        for told_again in (False, True):
-            output = await run_on(here, f"units create -f {file}")
-            assert output.code == 0
-            assert ("operation one was done before" in output.err) == told_again
-        changed = await run_on(here, "units update demo --image b -o json")
 def operations_by_name(here: Site) -> dict[str, str]:
     """Return what the commands made, of every kind: the operations by name."""
     kinds = ((GPU_UNITS, INSTANCE), (STOCK_POOLS, STOCK), (GPU_STORAGES, INSTANCE))
@@ -234,13 +234,17 @@ async def test_what_has_no_name_is_named_by_its_spec_and_its_operation(
 @CREATIONS
 async def test_an_operation_that_was_sent_without_a_name_is_found(words: str, name: str) -> None:
     async with site() as here:
-        create, document = {
-            "units": (here.client.units.create, {"specName": "g1.1", "image": "a"}),
-            "pools": (here.client.pools.create, {"specName": "g2.1", "replicas": 1}),
-            "stock": (here.client.stock.seed, {"specName": "g2.1", "replicas": 1}),
-            "storages": (here.client.storages.create, {"size": "1Gi"}),
-        }[words.split()[0]]
-        await create({"operationID": "one", **document})
+        pool = {"operationID": "one", "specName": "g2.1", "replicas": 1}
+        match words.split(maxsplit=1)[0]:
+            case "units":
+                unit = {"operationID": "one", "specName": "g1.1", "image": "a"}
+                await here.client.units.create(unit)
+            case "pools":
+                await here.client.pools.create(pool)
+            case "stock":
+                await here.client.stock.seed(pool)
+            case _:
+                await here.client.storages.create({"operationID": "one", "size": "1Gi"})
         before = operations_by_name(here)
         output = await run_on(here, f"{words} --operation one")
         assert (output.code, "was done before" in output.err) == (0, True)
@@ -279,6 +283,17 @@ async def test_an_api_that_takes_no_name_for_a_seeding_names_it_itself() -> None
     assert first == second
 
 
+async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "unit.yaml"
+    file.write_text("operationID: one\nspecName: g1.1\nimage: a\nname: demo\n")
+    async with site() as here:
+        for told_again in (False, True):
+            output = await run_on(here, f"units create -f {file}")
+            assert output.code == 0
+            assert ("operation one was done before" in output.err) == told_again
+        changed = await run_on(here, "units update demo --image b -o json")
         assert json.loads(changed.out)["image"] == "b"
         stale = await run_on(here, "units update demo --image c --if-match '\"old\"'")
         assert (stale.code, "precondition_failed" in stale.err) == (1, True)
