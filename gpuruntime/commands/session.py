@@ -58,7 +58,8 @@ class Session:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](list(views)))
             return
-        self.terminal.answer(tables.table(model, views, self.terminal.now()), is_table=True)
+        now, width = self.terminal.now(), self.terminal.width
+        self.terminal.answer(tables.table(model, views, now, width), is_table=True)
 
     @contextmanager
     def with_id(self, flag: str, identity: object) -> Iterator[None]:
@@ -180,15 +181,15 @@ class Session:
         if self.options.output in _DOCUMENTS:
             self.terminal.answer(_DOCUMENTS[self.options.output](view))
         else:
-            row = "   ".join(tables.row_of(view, self.terminal.now()))
+            row = tables.row(view, self.terminal.now(), self.terminal.width)
             self.terminal.answer(row, is_table=True)
 
 
-def _created_at(view: Any) -> object:
 def _may_be_about_the_name(error: ProblemError) -> bool:
     is_invalid = any(detail.field == "name" for detail in error.details)
     return is_invalid or error.code in ("name_taken", "operation_conflict")
 
 
+def _created_at(view: Any) -> object:
     """Return the moment that tells an object from a later one of its name."""
     return getattr(view, "createdAt", None)

@@ -12,7 +12,7 @@ import yaml
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands.progress import moments_of
 from gpuruntime.commands.terminal import line, plain
-from gpuruntime.models.kinds.phases import PoolPhase
+from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.models.views.flavours import FlavourView
 from gpuruntime.models.views.operators import GpuProductView, Job, NodeView, SpecView
 from gpuruntime.models.views.pools import PoolView
@@ -33,6 +33,10 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 
 _GAP: Final = "   "
 _WIDEST: Final = 120
+# The last column of tables that have it. On a terminal it is cut where the line ends, but a
+# narrow terminal breaks the line rather than show less of it than this.
+_MESSAGE: Final = "MESSAGE"
+_LEAST_MESSAGE: Final = 20
 _UNITS_OF_AGE: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # An age is given in the largest unit that fits into it at least twice.
 _COARSE: Final = 2
@@ -50,9 +54,11 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "SPEC": "specName",
         "PHASE": "phase",
         "REASON": "reason",
-        "ACCESS": "accessURL",
+        # Calls reach the workers of a function through its queue.
+        "ACCESS": lambda view: view.accessURL or ("serverless" if view.serverless else ""),
         "NODE": "nodeName",
         "AGE": "createdAt",
+        _MESSAGE: lambda view: "" if view.phase == UnitPhase.READY else view.message,
     },
     PoolView: {
         "NAME": "name",
@@ -65,7 +71,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "CLAIMED": "claimed",
         "CONSUMED": "consumed",
         "AGE": "createdAt",
-        "MESSAGE": lambda view: "" if view.phase == PoolPhase.READY else view.message,
+        _MESSAGE: lambda view: "" if view.phase == PoolPhase.READY else view.message,
     },
     Job: {
         "OPERATION": "operationID",
@@ -76,7 +82,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "READY": "ready",
         "CONSUMED": "consumed",
         "ERROR": "error",
-        "MESSAGE": lambda view: "" if view.error else view.message,
+        _MESSAGE: lambda view: "" if view.error else view.message,
     },
     StorageView: {
         "NAME": "name",
@@ -86,6 +92,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "FILES": lambda view: view.accessorStatus.phase or "off",
         "MOUNTED BY": lambda view: ",".join(view.mountedBy),
         "AGE": "createdAt",
+        _MESSAGE: lambda view: "" if view.phase == StoragePhase.READY else view.message,
     },
     FunctionView: {
         "FUNCTION": "serverlessRequestID",
@@ -139,7 +146,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "REASON": "reason",
         "OBJECT": lambda view: f"{view.objectKind}/{view.objectName}",
         "TIMES": "count",
-        "MESSAGE": "message",
+        _MESSAGE: "message",
     },
     FileEntry: {
         "NAME": lambda view: f"{view.name}/" if view.is_folder else view.name,
@@ -276,12 +283,17 @@ def header_of(model: type) -> Cells:
     return tuple(COLUMNS[model])
 
 
-def row_of(view: Any, now: datetime) -> Cells:
-    return tuple(_cell(_read(column, view, now)) for column in COLUMNS[type(view)].values())
+def row(view: Any, now: datetime, width: int | None = None) -> str:
+    """Return one row alone, which is not aligned with others; `width` is the terminal's."""
+    cells = _cells(view, now, width)
+    return _fitted(_GAP.join(cells), len(_GAP.join((*cells[:-1], ""))), type(view), width)
 
 
-def table(model: type, views: Iterable[Any], now: datetime) -> str:
-    return aligned([header_of(model), *(row_of(view, now) for view in views)])
+def table(model: type, views: Iterable[Any], now: datetime, width: int | None = None) -> str:
+    """Return the rows below their header; `width` is the terminal's, if there is one."""
+    lines = aligned([header_of(model), *(_cells(view, now, width) for view in views)]).split("\n")
+    last_at = lines[0].rindex(header_of(model)[-1])
+    return "\n".join(_fitted(each, last_at, model, width) for each in lines)
 
 
 def aligned(rows: Sequence[Cells]) -> str:
@@ -299,8 +311,11 @@ def details(view: Any, now: datetime) -> str:
         (name.capitalize(), each)
         for name, column in columns.items()
         for each in _lines(_read(column, view, now))
+        if name != _MESSAGE
     ]
-    pairs += [("Message", getattr(view, "message", ""))]
+    message = line(getattr(view, "message", ""))
+    if message not in (text for _, text in pairs):
+        pairs += [("Message", message)]
     for each in getattr(view, "conditions", ()):
         pairs.append((each.type, f"{each.status} {_joined(each.reason, each.message)}"))
     pairs += [("Operation", getattr(view, "operationID", ""))]
@@ -367,9 +382,22 @@ def _read(column: str | Callable[[Any], object], view: Any, now: datetime) -> ob
     return age(value, now) if column.endswith("At") else value
 
 
-def _cell(value: object) -> str:
-    text = line(str(value))
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+def _cells(view: Any, now: datetime, width: int | None) -> Cells:
+    return tuple(
+        _cut(line(str(_read(column, view, now))), width if width and name == _MESSAGE else _WIDEST)
+        for name, column in COLUMNS[type(view)].items()
+    )
+
+
+def _fitted(text: str, last_at: int, model: type, width: int | None) -> str:
+    """Return the line, with the message that begins at `last_at` cut to fit the terminal."""
+    if width is None or header_of(model)[-1] != _MESSAGE:
+        return text
+    return _cut(text, max(width, last_at + _LEAST_MESSAGE))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _known(number: int | None) -> str:

@@ -80,6 +80,11 @@ class Terminal:
         """The stream that takes bytes as they are, or None if stdout is a terminal."""
         return None if self._out.isatty() else getattr(self._out, "buffer", None)
 
+    @property
+    def width(self) -> int | None:
+        """The columns of the screen, or None if stdout is no terminal."""
+        return shutil.get_terminal_size().columns if self._out.isatty() else None
+
     def answer(self, text: str, *, is_table: bool = False) -> None:
         """Print lines; of a server's text inside them, unprintable characters are escaped."""
         self.done_showing()

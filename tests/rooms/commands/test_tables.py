@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import attrs
 import msgspec
@@ -22,7 +23,7 @@ from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.views.operators import GpuProductView, Job
 from gpuruntime.models.views.serverless import InvocationView
 from gpuruntime.models.views.units import SourceStock, UnitView
-from tests.rooms.commands.views import UNIT
+from tests.rooms.commands.views import POOL, STORAGE, UNIT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SEEDING = Job(
@@ -118,7 +119,7 @@ def test_an_age_is_short(seconds: float, text: str) -> None:
 def test_unknown_numbers_of_gpus_show_as_a_question_mark() -> None:
     held = {"gpuHeldByStock": None, "gpuHeldByUnits": 2, "gpuHeldByOthers": None, "gpuFree": 0}
     view = GpuProductView(product="H100", nodes=1, gpuCapacity=8, gpuAllocatable=8, **held)
-    assert tables.row_of(view, NOW) == ("H100", "1", "8", "8", "?", "2", "?", "0")
+    assert tables.row(view, NOW).split() == ["H100", "1", "8", "8", "?", "2", "?", "0"]
 
 
 def test_a_missing_moment_has_no_age() -> None:
@@ -183,9 +184,52 @@ def test_steps_after_a_change_are_the_new_ones_since_it_was_asked() -> None:
 
 def test_a_table_says_why_stock_is_not_ready() -> None:
     words = "2 of 2 units have no node, p-1: 0/2 nodes are available"
-    assert tables.row_of(attrs.evolve(SEEDING, message=words), NOW)[-1] == words
+    assert tables.row(attrs.evolve(SEEDING, message=words), NOW).endswith(words)
     failed = attrs.evolve(SEEDING, error="no such image", message="no such image")
-    assert tables.row_of(failed, NOW)[-2:] == ("no such image", "")
+    assert tables.row(failed, NOW).count("no such image") == 1
+    assert tables.details(failed, NOW).count("no such image") == 1
+
+
+WAITING = attrs.evolve(UNIT, phase="Progressing", reason="PodUnschedulable", message="0/2 " * 99)
+
+
+@pytest.mark.parametrize("width", [60, 100, 300], ids="{} columns".format)
+def test_a_message_ends_where_the_line_of_the_terminal_ends(width: int) -> None:
+    header, short, long = tables.table(UnitView, [UNIT, WAITING], NOW, width).splitlines()
+    at = header.index("MESSAGE")
+    assert len(short) <= at
+    assert len(long) == max(width, at + 20)
+    assert long[at:].startswith("0/2 0/2 ")
+    assert long.endswith("…")
+    alone = tables.row(WAITING, NOW, width)
+    assert (len(alone), alone[-1]) == (max(width, alone.index("0/2") + 20), "…")
+
+
+def test_a_message_that_is_not_for_a_screen_is_cut_as_any_cell() -> None:
+    _, row = tables.table(UnitView, [WAITING], NOW).splitlines()
+    for text in (row, tables.row(WAITING, NOW)):
+        assert len(text[text.index("0/2") :]) == 120
+
+
+def test_a_line_without_a_message_is_never_cut() -> None:
+    files = [FileEntry(name="x" * 60, size=1)]
+    assert "…" not in tables.table(FileEntry, files, NOW, 20)
+
+
+@pytest.mark.parametrize("view", [WAITING, POOL, STORAGE], ids=["unit", "pool", "storage"])
+def test_a_message_stands_in_the_table_until_the_object_is_ready(view: Any) -> None:
+    waiting = attrs.evolve(view, message="waits for room")
+    ready = attrs.evolve(waiting, phase="Ready")
+    assert [tables.row(each, NOW).count("waits for room") for each in (waiting, ready)] == [1, 0]
+    for each in (waiting, ready):
+        assert tables.details(each, NOW).count("waits for room") == 1
+
+
+def test_a_worker_without_an_address_is_called_serverless() -> None:
+    worker = attrs.evolve(UNIT, serverless=Serverless(requestID="greet"))
+    assert "   serverless   " in tables.row(worker, NOW)
+    reached = attrs.evolve(worker, accessURL="http://unit-demo:80")
+    assert "   serverless   " not in tables.row(reached, NOW)
 
 
 def test_a_state_that_comes_back_is_shown_again() -> None:

@@ -6,8 +6,11 @@ from typing import Any
 import attrs
 import msgspec
 
+from gpuruntime.models.kinds.storages import Accessor, AccessorStatus, PrepareStatus
 from gpuruntime.models.kinds.templates import Template
 from gpuruntime.models.kinds.units import Access, Timeline
+from gpuruntime.models.views.pools import PoolView
+from gpuruntime.models.views.storages import StorageView
 from gpuruntime.models.views.units import UnitView
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,6 +43,57 @@ UNIT = UnitView(
     operationID="one",
     sourceStock=None,
     timeline=Timeline(),
+    createdAt=NOW,
+)
+POOL = PoolView(
+    name="warm",
+    namespace="runtime-stock",
+    operationID="one",
+    specName="g1.1",
+    cpu="1",
+    memory="16Gi",
+    gpu=1,
+    gpuProduct="",
+    replicas=2,
+    refill="Always",
+    image="",
+    template=Template(),
+    phase="Progressing",
+    reason="StockProgressing",
+    message="",
+    conditions=(),
+    available=0,
+    claimed=0,
+    progressing=2,
+    failed=0,
+    stale=0,
+    seeded=2,
+    consumed=0,
+    generation=1,
+    observedGeneration=1,
+    createdAt=NOW,
+)
+STORAGE = StorageView(
+    name="weights",
+    namespace="runtime-instance",
+    tenant="",
+    operationID="one",
+    size="1Gi",
+    storageClassName="",
+    prepare=None,
+    accessor=Accessor(),
+    phase="Pending",
+    reason="VolumePending",
+    message="",
+    conditions=(),
+    claimName="weights",
+    capacity="",
+    holder=None,
+    mountedBy=(),
+    prepareStatus=PrepareStatus(),
+    accessorStatus=AccessorStatus(),
+    generation=1,
+    observedGeneration=1,
     createdAt=NOW,
 )
 
