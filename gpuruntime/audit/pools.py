@@ -7,7 +7,7 @@ from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.index import SnapshotIndex, Tally
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
-from gpuruntime.models.kinds.pools import Refill, StockPool
+from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolStatus
 from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
@@ -136,21 +136,20 @@ def _is_refused(pool: StockPool) -> bool:
 def _report_faults(pool: StockPool) -> Iterator[str]:
     status = pool.status
     counts = (status.available, status.claimed, status.progressing, status.failed)
-    if min(*counts, status.seeded, status.consumed) < 0:
+    if min(*counts, status.seeded, status.skipped, status.consumed) < 0:
         yield "a number is below zero"
-    gone = f"{status.consumed} of {status.seeded} made are consumed"
-    if status.consumed > status.seeded:
+    made = _made(status)
+    gone = f"{status.consumed} of {made} made are consumed"
+    if status.consumed > made:
         yield gone
-    elif status.seeded - status.consumed > sum(counts):
+    elif made - status.consumed > sum(counts):
         yield f"{gone}, and only {sum(counts)} are left"
 
 
 def _stock_faults(pool: StockPool, tally: Tally) -> Iterator[str]:
     status, wanted = pool.status, pool.spec.replicas
-    if status.consumed + tally.recorded > status.seeded:
-        yield (
-            f"{status.consumed} of {status.seeded} made are consumed, and {tally.recorded} exist"
-        )
+    if status.consumed + tally.recorded > (made := _made(status)):
+        yield f"{status.consumed} of {made} made are consumed, and {tally.recorded} exist"
     is_as_made = pool.metadata.generation <= 1
     if pool.spec.refill == Refill.NEVER and is_as_made and tally.there > wanted:
         yield f"{tally.there} exist of {wanted} to be created once"
@@ -174,7 +173,12 @@ def _told(pool: StockPool) -> tuple[int, int, int, int]:
 
 
 def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int, int]:
-    return tally.free, tally.claimed, pool.status.seeded - tally.recorded, tally.stale
+    return tally.free, tally.claimed, _made(pool.status) - tally.recorded, tally.stale
+
+
+def _made(status: StockPoolStatus) -> int:
+    """Return how many units the recorded ordinals had."""
+    return status.seeded - status.skipped
 
 
 def _pool_of_source(unit: GPUUnit, index: SnapshotIndex) -> StockPool | None:

@@ -251,6 +251,7 @@ FURTHER: Final[Mapping[type, Columns]] = {
         "PROGRESSING": "progressing",
         "FAILED": "failed",
         "SEEDED": "seeded",
+        "SKIPPED": lambda view: view.skipped or "",
         "GENERATION": _generation,
         "CREATED": lambda view: moment(view.createdAt),
     },

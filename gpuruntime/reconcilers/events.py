@@ -63,8 +63,9 @@ def pool_note(pool: StockPool, status: StockPoolStatus) -> Note | None:
     ready = _turned(pool.status.conditions, status.conditions)
     if ready is not None and ready.reason in POOL_FAULTS:
         return Note(ready.reason, ready.message, is_warning=True)
-    if pool.status.seeded < pool.spec.replicas <= status.seeded:
-        return Note("StockSeeded", f"{status.seeded} units of {pool.spec.specName} are made")
+    before, now = (each.seeded - each.skipped for each in (pool.status, status))
+    if before < pool.spec.replicas <= now:
+        return Note("StockSeeded", f"{now} units of {pool.spec.specName} are made")
     return None
 
 

@@ -68,6 +68,9 @@ class StockPoolStatus:
         int, Schema(description="Unclaimed units with an earlier image or template of the pool.")
     ] = 0
     seeded: Annotated[int, Schema(description="The highest ordinal ever created.")] = 0
+    skipped: Annotated[
+        int, Schema(description="Ordinals below seeded of which no unit was ever created.")
+    ] = 0
     consumed: Annotated[int, Schema(description="Seeded units that no longer exist.")] = 0
     observedGeneration: int = 0
     conditions: Annotated[tuple[Condition, ...], Schema(maxItems=16, listMapKey="type")] = ()
@@ -76,7 +79,7 @@ class StockPoolStatus:
     def created(self) -> int:
         """Return how many units the pool has created: those that it reports, and the consumed.
 
-        `seeded` is no such number: ordinals below it may be missing for a while.
+        `seeded` is no such number: it is written late, and ordinals below it may be skipped.
         """
         living = self.available + self.claimed + self.progressing + self.failed
         return living + self.consumed

@@ -39,6 +39,7 @@ class PoolView:
     failed: int
     stale: int
     seeded: int
+    skipped: int
     consumed: int
     generation: int
     observedGeneration: int

@@ -1,8 +1,9 @@
 """Pure decision which stock a pool creates and deletes next, by the known ordinals.
 
 Each ordinal is used only once. A pool that refills keeps `replicas` unclaimed units. A pool that
-does not creates each of its ordinals once, however often the leader changes. A recorded ordinal is
-never created again. An unrecorded ordinal that no unit has was never created, and comes first.
+does not creates `replicas` units once, however often the leader changes. A recorded ordinal is
+never created again. An unrecorded ordinal that no unit has was never created, and comes first; if
+it is no longer wanted, it is recorded as skipped.
 """
 
 import itertools
@@ -110,7 +111,7 @@ def has_taken_from(pool: StockPool, unit: GPUUnit) -> bool:
 
 def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
     if pool.spec.refill == Refill.NEVER:
-        missing = pool.spec.replicas - (stock.highest - stock.gap_count)
+        missing = pool.spec.replicas - made(pool, stock)
         surplus = 0
     else:
         missing = pool.spec.replicas - len(stock.unclaimed)
@@ -127,6 +128,11 @@ def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
     )
 
 
+def made(pool: StockPool, stock: Stocktaking) -> int:
+    """Return how many units the pool has created so far."""
+    return stock.highest - stock.gap_count - pool.status.skipped
+
+
 def recordable(pool: StockPool, stock: Stocktaking) -> int:
     """Return the highest ordinal up to which no unit is left to create.
 
@@ -134,6 +140,15 @@ def recordable(pool: StockPool, stock: Stocktaking) -> int:
     """
     gaps = (each for each in plan(pool, stock).creates if each < stock.highest)
     return min(gaps, default=stock.highest + 1) - 1
+
+
+def skipped(pool: StockPool, stock: Stocktaking, *, recorded: int) -> int:
+    """Return how many ordinals up to the recorded one have never had a unit.
+
+    Gaps are recorded all at once, when none of them is left to create.
+    """
+    passed = stock.gap_count if recorded >= stock.highest else 0
+    return pool.status.skipped + passed
 
 
 def _least_wanted(stock: Stocktaking) -> tuple[GPUUnit, ...]:

@@ -12,7 +12,7 @@ from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of, with_condition
 from gpuruntime.models.kubernetes.timestamps import moment_of
-from gpuruntime.reconcilers.stock.pool_plan import Stocktaking
+from gpuruntime.reconcilers.stock.pool_plan import Stocktaking, made, skipped
 
 USED_UP_AT: Final = f"{labels.GROUP}/used-up-at"
 
@@ -57,7 +57,7 @@ def _with_stale(text: str, stock: Stocktaking) -> str:
 
 def is_used_up(pool: StockPool, stock: Stocktaking) -> bool:
     """Return whether no stock is left and none will be created without a change."""
-    is_seeded = pool.spec.refill == Refill.NEVER and stock.highest >= pool.spec.replicas
+    is_seeded = pool.spec.refill == Refill.NEVER and made(pool, stock) >= pool.spec.replicas
     return not stock.ordinals and (is_seeded or not pool.spec.replicas)
 
 
@@ -79,6 +79,7 @@ def pool_status(
         observedGeneration=pool.metadata.generation,
     )
     conditions = with_condition(pool.status.conditions, condition, now=now)
+    unmade = skipped(pool, stock, recorded=recorded)
     return attrs.evolve(
         pool.status,
         phase=pool_phase_of(conditions),
@@ -88,7 +89,8 @@ def pool_status(
         failed=len(stock.failed),
         stale=len(stock.stale),
         seeded=recorded,
-        consumed=recorded - sum(ordinal <= recorded for ordinal in stock.ordinals),
+        skipped=unmade,
+        consumed=recorded - unmade - sum(ordinal <= recorded for ordinal in stock.ordinals),
         observedGeneration=pool.metadata.generation,
         conditions=conditions,
     )
@@ -98,5 +100,5 @@ def _is_complete(pool: StockPool, stock: Stocktaking) -> bool:
     if stock.progressing or stock.stale:
         return False
     if pool.spec.refill == Refill.NEVER:
-        return stock.highest >= pool.spec.replicas
+        return made(pool, stock) >= pool.spec.replicas
     return len(stock.ready) >= pool.spec.replicas

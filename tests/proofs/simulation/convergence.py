@@ -117,7 +117,8 @@ class ConvergenceCheck:
         ]
         if stale:
             self._breach(f"pool {key}: {len(stale)} units do not follow its image and template")
-        if pool.status.seeded - pool.status.consumed != len(living):
+        status = pool.status
+        if status.seeded - status.skipped - status.consumed != len(living):
             self._breach(f"pool {key}: its count differs from the existing stock")
         if pool.status.claimed:
             self._breach(f"pool {key}: {pool.status.claimed} claims have not ended")

@@ -224,6 +224,8 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         told("pools", "p", consumed=5),
         told("pools", "p", consumed=-1, available=4),
         told("pools", "p", available=1),
+        told("pools", "p", skipped=1),
+        told("pools", "p", skipped=-1),
         both(
             *(plus("stock", stock_unit(ordinal)) for ordinal in (5, 6)),
             told("pools", "p", seeded=6, available=4),
@@ -642,6 +644,7 @@ ALLOWED: dict[str, Corruption] = {
         unlabelled("units", "next", labels.MANAGED_BY),
     ),
     "an ordinal that is not yet recorded": told("pools", "p", seeded=3),
+    "ordinals that were skipped": told("pools", "p", seeded=6, skipped=2),
     "a unit later than a pool that follows another of its name": both(
         plus("tombstones", tombstone("old-p", kind="StockPool", name="p", uid="uid-older")),
         edit(

@@ -68,6 +68,7 @@ POOL = PoolView(
     failed=0,
     stale=0,
     seeded=2,
+    skipped=0,
     consumed=0,
     generation=1,
     observedGeneration=1,

@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,14 +11,23 @@ from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolSpec, Stoc
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
-from gpuruntime.reconcilers.stock.pool_plan import BATCH, ORIGIN, plan, recordable, take_stock
+from gpuruntime.reconcilers.stock.pool_plan import (
+    BATCH,
+    ORIGIN,
+    plan,
+    recordable,
+    skipped,
+    take_stock,
+)
 
 
-def pool(replicas: int, *, refill: str = Refill.ALWAYS, seeded: int = 0) -> StockPool:
+def pool(
+    replicas: int, *, refill: str = Refill.ALWAYS, seeded: int = 0, skipped: int = 0
+) -> StockPool:
     return StockPool(
         metadata=ObjectMeta(name="p", uid="pool"),
         spec=StockPoolSpec(specName="g1", replicas=replicas, refill=refill),
-        status=StockPoolStatus(seeded=seeded),
+        status=StockPoolStatus(seeded=seeded, skipped=skipped),
     )
 
 
@@ -45,6 +55,38 @@ def test_a_gap_that_a_failed_create_left_is_filled_first() -> None:
     taken = take_stock(never, [stock(1), stock(3)], [])
     assert plan(never, taken).creates == (2, 4)
     assert recordable(never, taken) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "living", "creates", "recorded", "passed"),
+    [
+        (pool(4, refill=Refill.NEVER), [1, 4], (2, 3), 1, 0),
+        (pool(3, refill=Refill.NEVER), [1, 4], (2,), 1, 0),
+        (pool(2, refill=Refill.NEVER), [1, 4], (), 4, 2),
+        (pool(0, refill=Refill.NEVER), [1, 4], (), 4, 2),
+        (pool(2), [1, 4], (), 4, 2),
+        (pool(4, refill=Refill.NEVER, seeded=4, skipped=2), [1, 4], (5, 6), 4, 2),
+        (pool(4, refill=Refill.NEVER, seeded=4, skipped=2), [], (5, 6), 4, 2),
+        (pool(3, refill=Refill.NEVER, seeded=4, skipped=2), [1, 6], (), 6, 3),
+    ],
+    ids=[
+        "wanted: gaps are created first",
+        "one is wanted no longer: the first gap waits",
+        "none is wanted: they are skipped",
+        "nothing is wanted: they are skipped",
+        "a pool that refills: they are skipped",
+        "wanted again: new ordinals for the skipped ones",
+        "skipped ones do not count as consumed",
+        "skipped twice",
+    ],
+)
+def test_ordinals_that_no_unit_ever_had_are_skipped_once_they_are_not_wanted(
+    wanted: StockPool, living: list[int], creates: tuple[int, ...], recorded: int, passed: int
+) -> None:
+    taken = take_stock(wanted, [stock(each) for each in living], [])
+    assert plan(wanted, taken).creates == creates
+    assert recordable(wanted, taken) == recorded
+    assert skipped(wanted, taken, recorded=recorded) == passed
 
 
 def test_a_recorded_ordinal_is_never_created_again() -> None:
