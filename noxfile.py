@@ -1,6 +1,7 @@
 """The sessions check the project, under the same names on a laptop and in CI."""
 
 import os
+import shutil
 
 import nox
 
@@ -40,6 +41,9 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test that needs only Python."""
     install(session, "tests", "local", "postgres")
+    for shell in ("zsh", "fish"):
+        if shutil.which(shell) is None:
+            session.warn(f"{shell} is not installed: nothing asks it for completions")
     session.run(
         "pytest", "-n", "2", "-m", "not cluster and not node and not serverless", *session.posargs
     )

@@ -12,12 +12,14 @@ import attrs
 class Place:
     """A place on the command line: its words, and what may follow.
 
-    `values` has the choices of each flag that takes one of a few words. A flag without choices
-    that takes a value is in `files`: shells then complete names of files.
+    `letters` has the short form of flags that have one. `values` has the choices of each flag that
+    takes one of a few words. A flag without choices that takes a value is in `files`: shells then
+    complete names of files.
     """
 
     path: str
     words: Mapping[str, str]
+    letters: Mapping[str, str]
     values: Mapping[str, tuple[str, ...]]
     files: tuple[str, ...]
 
@@ -25,6 +27,7 @@ class Place:
 def places_of(parser: argparse.ArgumentParser, path: str = "") -> Iterator[Place]:
     """Yield the place of each parser. Other spellings of a word have the same place behind it."""
     words: dict[str, str] = {}
+    letters: dict[str, str] = {}
     values: dict[str, tuple[str, ...]] = {}
     files: list[str] = []
     below: list[Place] = []
@@ -41,11 +44,13 @@ def places_of(parser: argparse.ArgumentParser, path: str = "") -> Iterator[Place
         longest = max(action.option_strings, key=len)
         words[longest] = action.help or ""
         for flag in action.option_strings:
+            if flag != longest:
+                letters[longest] = flag.removeprefix("-")
             if action.choices:
                 values[flag] = tuple(map(str, action.choices))
             elif action.nargs != 0:
                 files.append(flag)
-    yield Place(path=path, words=words, values=values, files=tuple(files))
+    yield Place(path=path, words=words, letters=letters, values=values, files=tuple(files))
     yield from below
 
 
@@ -84,8 +89,17 @@ complete -o default -F _gpuruntime gpuruntime
 
 
 def _zsh(places: list[Place]) -> str:
-    """Return the script of bash below zsh's own emulation of its completion."""
-    return f"#compdef gpuruntime\nautoload -Uz bashcompinit && bashcompinit\n{_bash(places)}"
+    """Return the script of bash below zsh's own emulation of its completion.
+
+    As a file `_gpuruntime` of the fpath it is read at the first completion, and answers that one.
+    """
+    return f"""\
+#compdef gpuruntime
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit -i }}
+autoload -Uz bashcompinit && bashcompinit
+{_bash(places)}\
+if [[ "${{funcstack[1]}}" = "_gpuruntime" ]]; then _bash_complete -o default -F _gpuruntime; fi
+"""
 
 
 def _fish(places: list[Place]) -> str:
@@ -108,6 +122,8 @@ def _fish(places: list[Place]) -> str:
         at = f"test (__gpuruntime_place) = {shlex.quote(place.path)}"
         for word, text in place.words.items():
             what = ["-l", word.removeprefix("--")] if word.startswith("--") else ["-a", word]
+            if word in place.letters:
+                what += ["-s", place.letters[word]]
             if word in place.values:
                 what += ["-x", "-a", " ".join(place.values[word])]
             elif word in place.files:
