@@ -1,8 +1,7 @@
-"""The parts of a documentation page: blocks of code, links, headings, command lines."""
+"""The parts of a documentation page: blocks of code, links, headings, tables."""
 
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -13,11 +12,6 @@ FENCE = re.compile(r"\s*```(.*)")
 HEADING = re.compile(r"#{1,6} +(.*)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-# Separators between two commands of one shell line.
-BETWEEN = re.compile(r"&&|\|\||[;|(]|\$\(")
-ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-PROGRAM = "gpuruntime"
-PROMPT = "$ "
 
 
 @attrs.frozen(kw_only=True)
@@ -121,34 +115,11 @@ def every_page() -> list[Page]:
     return [page_of(str(path.relative_to(ROOT))) for path in paths]
 
 
+def every_example() -> list[Page]:
+    """Return the files of `examples/`, which have sentences in their comments, as pages."""
+    paths = sorted(path for path in (ROOT / "examples").rglob("*.*") if path.suffix != ".pyc")
+    return [page_of(str(path.relative_to(ROOT))) for path in paths]
+
+
 def page_of(name: str) -> Page:
     return Page(name, (ROOT / name).read_text(encoding="utf-8"))
-
-
-def commands_in(page: Page) -> Iterator[Sequence[str]]:
-    """Yield the arguments of every command line of `gpuruntime` that the page shows."""
-    lines = [line for block in page.blocks for line in _lines_of(block)]
-    for line in (*lines, *page.spans):
-        for part in BETWEEN.split(line):
-            words = _words(part)
-            while words and ASSIGNMENT.match(words[0]):
-                words = words[1:]
-            if words[:1] and words[0].rpartition("/")[2] == PROGRAM:
-                yield words[1:]
-
-
-def _lines_of(block: Block) -> Iterator[str]:
-    """Yield the typed lines; those of a console session have a prompt."""
-    for line in block.text.replace("\\\n", " ").splitlines():
-        if block.language in ("", "sh"):
-            yield line
-        elif block.language == "console" and line.startswith(PROMPT):
-            yield line.removeprefix(PROMPT)
-
-
-def _words(text: str) -> list[str]:
-    """Return no words if a quote is open, because the text was split within an argument."""
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:
-        return []

@@ -15,7 +15,8 @@ from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import DeadLetterView, FunctionView
 from gpuruntime.models.views.units import UnitView
 from gpuruntime.settings.schema import Address, Settings
-from tests.proofs.docs.pages import PROGRAM, ROOT, Page, page_of
+from tests.proofs.docs.command_lines import PROGRAM
+from tests.proofs.docs.pages import ROOT, Page, page_of
 from tests.rooms.api.openapi.test_document import ROUTES
 
 PAGE = page_of("docs/alerts.md")
