@@ -31,9 +31,8 @@ class StartStage:
 def reached(pod: Pod, unit: GPUUnit | None = None) -> tuple[StartStage, ...]:
     """Return the stages up to the present one, in order; the unit only adds to the words."""
     found = [StartStage(since=pod.metadata.creationTimestamp, words=_unscheduled(pod))]
-    node = f"Pod {pod.metadata.name} on node {pod.spec.nodeName}"
     for type_, words in (
-        ("PodScheduled", f"preparing {node}"),
+        ("PodScheduled", f"preparing Pod {pod.metadata.name} on node {pod.spec.nodeName}"),
         ("PodReadyToStartContainers", _pulling(pod)),
     ):
         condition = pod.condition(type_)

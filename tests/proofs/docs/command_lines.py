@@ -4,7 +4,8 @@ import argparse
 import io
 import re
 import shlex
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 
@@ -51,7 +52,7 @@ def whole(span: str) -> str:
     second = rest.split(" ")[0]
     candidates = [
         f"{above} {span}"
-        for above, below in _above(first)
+        for above, below in _above().get(first, ())
         if second and (second in below or second.startswith("-"))
     ]
     accepted = (each for each in candidates if not any(map(complaint_about, _mentions(each))))
@@ -79,13 +80,18 @@ def commands_in(line: str) -> Iterator[list[str]]:
 
 def complaint_about(line: CommandLine) -> str:
     """Return what the program's parser says against the line, or an empty text."""
-    program = _lenient() if line.is_mention else _strict()
+    words = [STANDS_FOR.get(word, word) for word in line.words if word != "…"]
+    said = complaint_of(lenient() if line.is_mention else strict(), words)
+    return f"{line}: {said}" if said else ""
+
+
+def complaint_of(program: argparse.ArgumentParser, words: Sequence[str]) -> str:
     said = io.StringIO()
     with redirect_stderr(said), redirect_stdout(said):
         try:
-            program.parse_args([STANDS_FOR.get(word, word) for word in line.words if word != "…"])
+            program.parse_args(words)
         except SystemExit as end:
-            return f"{line}: {said.getvalue().splitlines()[-1]}" if end.code else ""
+            return said.getvalue().splitlines()[-1] if end.code else ""
     return ""
 
 
@@ -99,11 +105,11 @@ def _mentions(line: str) -> Iterator[CommandLine]:
     return _command_lines(line, is_mention=True)
 
 
-_strict = cache(parser)
+strict = cache(parser)
 
 
 @cache
-def _lenient() -> argparse.ArgumentParser:
+def lenient() -> argparse.ArgumentParser:
     """Return a parser that requires nothing, and otherwise takes what the program takes."""
     program = parser()
     for each in parsers(program):
@@ -115,10 +121,13 @@ def _lenient() -> argparse.ArgumentParser:
 
 
 @cache
-def _above(name: str) -> list[tuple[str, Collection[str]]]:
-    """Return each command that has one of this name below it, and what is below that."""
-    found = ((each.prog, _commands(each)) for each in parsers(_strict()))
-    return [(prog, _commands(below[name])) for prog, below in found if name in below]
+def _above() -> Mapping[str, list[tuple[str, Collection[str]]]]:
+    """Return by name the commands that have one of this name below, and what is below that."""
+    found: dict[str, list[tuple[str, Collection[str]]]] = defaultdict(list)
+    for each in parsers(strict()):
+        for name, below in _commands(each).items():
+            found[name].append((each.prog, _commands(below)))
+    return found
 
 
 def parsers(program: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -29,7 +29,9 @@ from gpuruntime.models.kinds.reasons import (
 )
 from gpuruntime.models.kinds.units import Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
+from tests.proofs.docs.answers import differences
 from tests.proofs.docs.pages import Page, page_of
+from tests.rooms.reconcilers.unit.test_start_stages import WORDS
 
 CONCEPTS = page_of("docs/concepts.md")
 WALK = page_of("docs/walkthrough.md")
@@ -124,6 +126,14 @@ def test_conditions_timestamps_counts_and_refills_are_listed() -> None:
     moments = [field.name for field in attrs.fields(Timeline)]
     assert first_cells(CONCEPTS, "moment") == moments
     assert first_cells(CONCEPTS, "`refill`") == [*Refill]
+
+
+def test_the_messages_of_a_start_are_listed() -> None:
+    shown = first_cells(CONCEPTS, "message", "what it waits for")
+    real = [words.partition(" since ")[0] for *_, words in WORDS.values()]
+    assert [each for each in shown if differences("text", each, "\n".join(real))] == []
+    for each in real:
+        assert any(not differences("text", f"{one}…", each) for one in shown), each
 
 
 def test_labels_and_annotations_are_listed() -> None:

@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from gpuruntime.manifests import overlays
-from gpuruntime.models.definitions.crds import KINDS
-from gpuruntime.models.kinds import labels
-from gpuruntime.settings.schema import Settings
 from tests.proofs.docs.pages import ROOT, page_of
 from tests.rooms.api.openapi.test_document import ROUTES
 from tests.rooms.api.service import POOLS, UNITS, Service, service, unit_order
@@ -20,8 +17,6 @@ pytestmark = pytest.mark.looptime
 
 PAGE = page_of("docs/from-the-original.md")
 ROUTE = re.compile(r"(GET|PUT|POST|DELETE) (/\S+)")
-# Paths that are of the original alone.
-GONE = {"/api/v1/stocks", "/api/v1/vms"}
 DIFFERENCES = PAGE.table("in the chapters")
 BODIES = {
     UNITS: unit_order(),
@@ -30,7 +25,6 @@ BODIES = {
 FIELDS = PAGE.table("request", "required")
 # Routes for a browser or for one method of files more are on pages of their own.
 ELSEWHERE = {"/openapi.json", "/swagger/index.html"}
-TYPES = {"deployments", "services", "networkpolicies", "pods"}
 
 
 def spans(cell: str) -> list[str]:
@@ -68,8 +62,6 @@ async def test_what_differs_is_answered_as_the_page_says(api: Service, row: list
 
 
 def test_the_routes_are_those_of_the_product() -> None:
-    ours = {(method, path) for path, methods in ROUTES.items() for method in methods}
-    assert routes_in(PAGE.prose) - {("get", path) for path in GONE} <= ours
     shown = {path for row in PAGE.table("task", "route") for _, path in routes_in(row[1])}
     assert shown == set(ROUTES) - ELSEWHERE
 
@@ -84,28 +76,10 @@ async def test_the_fields_are_those_of_the_document(api: Service, row: list[str]
     assert set(spans(row[1])) | set(spans(row[2])) == set(schema["properties"])
 
 
-def test_the_kubectl_lines_name_our_namespaces_kinds_and_labels() -> None:
-    settings = Settings().namespaces
-    namespaces = {settings.stock, settings.instance, settings.system}
-    kinds = {kind.short_name for kind in KINDS} | TYPES
-    lines = [each for row in PAGE.table("task", "line") for each in spans(row[1])]
-    assert len(lines) >= 8
-    for line in lines:
-        _, option, namespace, verb, types, *more = line.split()
-        assert (option, verb in {"get", "describe"}) == ("-n", True), line
-        assert namespace in namespaces, line
-        assert set(types.split(",")) <= kinds, line
-        if "-l" in more:
-            assert more[1].removesuffix("=NAME") in {labels.POOL, labels.UNIT}, line
-
-
 def test_the_policy_and_the_commands_that_the_page_names_exist() -> None:
     assert "name: gpuruntime-namespaces" in overlays.text_of(overlays.Overlay.MINIMAL)
     commands = " ".join(row[1] for row in PAGE.table("task", "command"))
     [overlay] = re.findall(r"kubectl apply -k (\S+)`", commands)
     assert (ROOT / overlay / "kustomization.yaml").exists()
-    develop = page_of("docs/develop.md")
-    sessions = {row[0].strip("`") for row in develop.table("session")}
-    assert {each for each in spans(commands) if each.startswith("nox")} <= sessions
     assert (ROOT / "Containerfile").exists()
     assert not (ROOT / "Makefile").exists()

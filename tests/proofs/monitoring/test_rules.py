@@ -96,11 +96,6 @@ def test_the_page_explains_each_alert_once_and_no_others() -> None:
     assert sorted(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)) == sorted(set(names))
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"gpuruntime_\w+", PAGE))))
-def test_the_metrics_that_the_page_refers_to_exist(name: str) -> None:
-    assert name in series().keys() | {metric.full_name for metric in CATALOGUE}
-
-
 def test_the_component_contains_every_file_of_its_folder() -> None:
     component = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     assert component["kind"] == "Component"

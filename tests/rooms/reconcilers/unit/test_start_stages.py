@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import attrs
 import pytest
 
 from gpuruntime.models.kinds.templates import Port, Template
@@ -78,6 +79,10 @@ def pod(
     )
 
 
+def with_containers(pod: Pod, *statuses: ContainerStatus) -> Pod:
+    return attrs.evolve(pod, status=attrs.evolve(pod.status, containerStatuses=statuses))
+
+
 WORDS = {
     "no scheduler has seen it": (
         pod(),
@@ -128,6 +133,19 @@ WORDS = {
         ),
         SERVING,
         "container runs, port 8080 does not take connections since 2026-03-01T12:00:09Z",
+    ),
+    "its kubelet reports no container yet": (
+        with_containers(pod(scheduled=1, prepared=2)),
+        SERVING,
+        "starting Pod p on node n1 since 2026-03-01T12:00:02Z",
+    ),
+    "a gate of its readiness is closed": (
+        with_containers(
+            pod(scheduled=1, prepared=2),
+            ContainerStatus(name="runtime", ready=True, state=running(9)),
+        ),
+        SERVING,
+        "every container is ready, and the Pod is not since 2026-03-01T12:00:09Z",
     ),
     "only the Deployment lags": (
         pod(scheduled=1, prepared=2, state=running(9), ready=10),
