@@ -6,6 +6,7 @@ from typing import NewType
 
 import attrs
 
+from gpuruntime.models.kinds.claim_timing import SHORTEST_RETENTION_SECONDS
 from gpuruntime.models.kubernetes.names import is_dns_subdomain
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 from gpuruntime.settings.access import AuthSettings, ConnectionSettings, TlsSettings
@@ -289,3 +290,10 @@ class Settings:
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()
     files: FileSettings = FileSettings()
+
+    def __attrs_post_init__(self) -> None:
+        if self.operationRetention < SHORTEST_RETENTION_SECONDS:
+            raise FieldError(
+                "operationRetention",
+                "must be at least 3m: a create may land that late after its object was deleted",
+            )

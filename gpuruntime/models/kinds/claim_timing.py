@@ -18,3 +18,6 @@ ATTEMPT_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 90.0
 # The audit reports a claim that no unit uses after this time. A new leader starts the grace again.
 DOUBT_SECONDS: Final = 180.0
+# A finished operation is remembered for at least this long. Otherwise a late create could land
+# after its tombstone was removed, or be noticed only then.
+SHORTEST_RETENTION_SECONDS: Final = 180.0

@@ -148,6 +148,7 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
             "tolerations[0].tolerationSeconds: needs effect: NoExecute",
         ),
         ("operationRetention: 1000000h", "below thirty years"),
+        ("operationRetention: 179s", "operationRetention: must be at least 3m: a create may"),
         ("kubernetes: 7", "kubernetes: must be an object, not an integer"),
         ("shutdownGrace: 0", "must be above 0 s"),
         ("[" * 5_000, "not YAML: it is nested too deeply"),

@@ -8,12 +8,14 @@ import pytest
 from gpuruntime.audit.claims import CONSUME_SECONDS
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request
+from gpuruntime.kube.watch import IDLE_LIMIT_SECONDS
 from gpuruntime.models.kinds.claim_timing import (
     ATTEMPT_SECONDS,
     CREATE_BOUND_SECONDS,
     DOUBT_SECONDS,
     GRACE_SECONDS,
     REQUEST_LIFE_SECONDS,
+    SHORTEST_RETENTION_SECONDS,
 )
 from gpuruntime.operations.options import Options
 from tests.options import configured
@@ -59,6 +61,11 @@ REQUEST_TIMEOUT = attrs.fields(Request).timeout_seconds.default
             2 * REQUEST_LIFE_SECONDS,
             CONSUME_SECONDS,
             id="2 request lives ≤ consume: a new leader and a lost answer each delay the record",
+        ),
+        pytest.param(
+            CREATE_BOUND_SECONDS + REQUEST_LIFE_SECONDS + IDLE_LIMIT_SECONDS,
+            SHORTEST_RETENTION_SECONDS,
+            id="create bound + request life + silent watch ≤ retention: a late unit is removed",
         ),
     ],
 )
