@@ -1,14 +1,20 @@
-"""Create missing streams and consumers, and leave existing ones alone.
+"""Create missing streams and consumers, and leave existing ones as their operator set them.
 
 Only their owners call this; workers configure nothing. An operator's changes stay, unless the
-protocol cannot work with them. Then the role reports it instead of losing messages.
+protocol cannot work with them. Then the role reports it instead of losing messages. Only keys that
+no operator has a reason to set are updated.
 """
 
 from typing import Final
 
 import structlog
 
-from gpuruntime.bus.errors import MissingError, RefusedError, UnfitError
+from gpuruntime.bus.errors import (
+    MissingError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnfitError,
+)
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.streams import Declaration, differences
 from gpuruntime.models.encoding.json import JsonObject
@@ -34,7 +40,22 @@ async def declare_stream(jetstream: JetStream, declaration: Declaration) -> None
         else:
             log.info("stream created", stream=name)
             return
+    await _update(jetstream, declaration, _config_of(found))
     _compare(f"stream {name}", declaration, found)
+
+
+async def _update(jetstream: JetStream, declaration: Declaration, config: JsonObject) -> None:
+    """Set the keys that are ours alone; go on if this login may not, because few need them."""
+    keys = declaration.updated.intersection(differences(declaration, config))
+    if not keys:
+        return
+    ours = {key: declaration.config[key] for key in sorted(keys)}
+    try:
+        await jetstream.call(f"STREAM.UPDATE.{declaration.name}", {**config, **ours})
+    except (RefusedError, OutcomeUnknownError) as error:
+        log.warning("stream not updated", stream=declaration.name, reason=str(error), **ours)
+    else:
+        log.info("stream updated", stream=declaration.name, **ours)
 
 
 async def declare_consumer(jetstream: JetStream, stream: str, declaration: Declaration) -> None:
@@ -53,12 +74,15 @@ async def declare_consumer(jetstream: JetStream, stream: str, declaration: Decla
 
 
 def _compare(what: str, declaration: Declaration, found: JsonObject) -> None:
-    config = found.get("config")
-    standing = config if isinstance(config, dict) else {}
-    differing = differences(declaration, standing)
+    differing = differences(declaration, _config_of(found))
     unfit = sorted(declaration.required.intersection(differing))
     if unfit:
         wanted = ", ".join(f"{key}: {declaration.config[key]}" for key in unfit)
         raise UnfitError(f"{what} cannot be used as it is: set {wanted}")
     if differing:
         log.info("operator's settings kept", what=what, keys=sorted(differing))
+
+
+def _config_of(found: JsonObject) -> JsonObject:
+    config = found.get("config")
+    return config if isinstance(config, dict) else {}

@@ -31,10 +31,14 @@ class StreamOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Declaration:
-    """The protocol depends on the keys in `required`; the rest of `config` is a default."""
+    """The protocol depends on the keys in `required`; the rest of `config` is a default.
+
+    The keys in `updated` are ours alone, so an existing stream gets them.
+    """
 
     config: JsonObject
     required: frozenset[str]
+    updated: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -94,7 +98,12 @@ def declarations(names: Names, options: StreamOptions) -> tuple[Declaration, ...
         "max_age": BODY_RETENTION_SECONDS * _SECOND,
     }
     return (
-        Declaration(config=invocations, required=ours | {"discard_new_per_subject"}),
+        Declaration(
+            config=invocations,
+            required=ours | {"discard_new_per_subject"},
+            # Positions in the queue are read with it. It costs an operator nothing.
+            updated=frozenset({"allow_direct"}),
+        ),
         Declaration(config=states, required=latest | {"republish"}),
         Declaration(config=dead_letters, required=latest),
         Declaration(config=bodies, required=latest),

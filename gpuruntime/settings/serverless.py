@@ -39,7 +39,7 @@ def _is_address(url: str) -> bool:
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamSettings:
-    """Settings for creating streams; existing streams stay as their operator configured them."""
+    """Settings for creating streams; existing streams keep these from their operator."""
 
     replicas: int = 1
     mostQueued: int = 1_000_000

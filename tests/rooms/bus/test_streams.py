@@ -1,4 +1,5 @@
 import pytest
+import structlog
 
 from gpuruntime.bus.errors import RefusedError, UnfitError
 from gpuruntime.bus.jetstream import JetStream
@@ -10,8 +11,8 @@ from gpuruntime.bus.streams import (
     differences,
     results_declaration,
 )
-from gpuruntime.models.encoding.json import JsonObject
-from tests.rooms.bus.broker import FUNCTION, SMALL, Bus, broker, connection
+from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from tests.rooms.bus.broker import FUNCTION, SMALL, Bus, broker, bus, connection
 
 SECOND = 1_000_000_000
 
@@ -48,6 +49,46 @@ async def test_an_operators_setting_survives_the_next_start(declared: Bus) -> No
     for declaration in declarations(declared.names, SMALL):
         await declare_stream(declared.jetstream, declaration)
     assert (await config_of(declared, f"STREAM.INFO.{name}"))["max_msgs"] == 77
+
+
+async def without_direct_reads(made: Bus, **changes: JsonValue) -> None:
+    """Leave the queue as an earlier version created it, and changed since by an operator."""
+    name = made.names.invocations
+    config = await config_of(made, f"STREAM.INFO.{name}")
+    await made.jetstream.call(
+        f"STREAM.UPDATE.{name}", {**config, "allow_direct": False, **changes}
+    )
+
+
+async def test_an_earlier_queue_gets_direct_reads_and_keeps_all_else(declared: Bus) -> None:
+    await without_direct_reads(declared, max_msgs=77)
+    [queue, *_] = declarations(declared.names, SMALL)
+    await declare_stream(declared.jetstream, queue)
+    config = await config_of(declared, f"STREAM.INFO.{queue.name}")
+    assert (config["allow_direct"], config["max_msgs"]) == (True, 77)
+    assert differences(queue, config) == ("max_msgs",)
+
+
+async def test_a_queue_that_a_login_may_not_update_is_used_as_it_is() -> None:
+    """The broker drops the request of such a login, so it costs one wait for an answer."""
+    lines = (
+        "authorization { users: [ { user: owner, password: x }, { user: api, password: x, "
+        'permissions: { publish: { deny: ["$JS.API.STREAM.UPDATE.>"] } } } ] }'
+    )
+    with broker(lines) as started:
+        address = started.url.replace("//", "//{}:x@")
+        async with (
+            bus(address.format("owner"), "runtime") as owner,
+            connection(address.format("api")) as limited,
+        ):
+            await without_direct_reads(owner)
+            [queue, *_] = declarations(owner.names, SMALL)
+            with structlog.testing.capture_logs() as logged:
+                await declare_stream(JetStream(limited), queue)
+            config = await config_of(owner, f"STREAM.INFO.{queue.name}")
+    [kept] = [line for line in logged if line["event"] == "stream not updated"]
+    assert (kept["stream"], kept["allow_direct"]) == (queue.name, True)
+    assert differences(queue, config) == ("allow_direct",)
 
 
 async def test_a_consumers_changed_ack_wait_is_kept(declared: Bus) -> None:

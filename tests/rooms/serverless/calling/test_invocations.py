@@ -14,7 +14,9 @@ import pytest_asyncio
 from gpuruntime.bus.chunks import CHUNK_BYTES
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.messages import Record, encode
+from gpuruntime.bus.provisioning import declare_stream
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.bus.streams import declarations
 from gpuruntime.framework.calls import Call
 from gpuruntime.models.kinds.invocations import FailureClass, State, WaitingFor
 from gpuruntime.models.kinds.units import GPU_UNITS
@@ -29,7 +31,7 @@ from gpuruntime.serverless.errors import (
 )
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import equals, eventually
-from tests.rooms.bus.broker import FUNCTION, Broker
+from tests.rooms.bus.broker import FUNCTION, SMALL, Broker
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.serverless.calling.ingress import Site, asked, site, wall_clock
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
@@ -256,6 +258,18 @@ async def test_each_queued_invocation_has_its_position(api: Site) -> None:
         assert [await position(api, name) for name in names] == [None, 1, 2]
         ledger.gate.set()
         await eventually(lambda: position(api, "three"), is_none)
+
+
+async def test_a_queue_of_an_earlier_version_tells_positions_after_a_reconnect(api: Site) -> None:
+    jetstream, name = api.bus.jetstream, api.bus.names.invocations
+    config = (await jetstream.call(f"STREAM.INFO.{name}"))["config"]
+    assert isinstance(config, dict)
+    await jetstream.call(f"STREAM.UPDATE.{name}", {**config, "allow_direct": False})
+    await api.ingress.acceptance.accept(asked("one"))
+    assert await position(api, "one") is None
+    [queue, *_] = declarations(api.bus.names, SMALL)
+    await declare_stream(jetstream, queue)
+    assert await position(api, "one") == 1
 
 
 async def position(api: Site, name: str) -> int | None:
