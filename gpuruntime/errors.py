@@ -13,5 +13,9 @@ class ClusterRequiredError(GpuRuntimeError):
     """The role may start only with a cluster, and there is none."""
 
 
+class StateNotKeptError(GpuRuntimeError):
+    """A folder that should keep the state over restarts lacks the last changes."""
+
+
 class TerminalError(GpuRuntimeError):
     """No retry of this reconcile can succeed: only a change of its object can."""

@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 
 from gpuruntime.concurrency.garbage_collection import FrozenSurvivors
-from gpuruntime.errors import ClusterRequiredError, ConfigurationError
+from gpuruntime.errors import ClusterRequiredError, ConfigurationError, StateNotKeptError
 from gpuruntime.kube.errors import LeadershipLostError
 from gpuruntime.telemetry.loop_passes import MeasuredLoop
 
@@ -36,6 +36,7 @@ KNOWN_ENDS: tuple[tuple[type[Exception], ExitCode, str], ...] = (
     (ConfigurationError, ExitCode.CONFIGURATION, "configuration refused"),
     (ClusterRequiredError, ExitCode.CLUSTER_REQUIRED, "cluster required"),
     (LeadershipLostError, ExitCode.LOST_LEADERSHIP, "leadership lost"),
+    (StateNotKeptError, ExitCode.CRASH, "state not kept"),
 )
 
 

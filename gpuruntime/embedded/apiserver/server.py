@@ -107,7 +107,7 @@ class Server:
         self._logs = logs
         _create_initial_objects(self.store, writes)
         if state is not None:
-            state.save(self.store)
+            state.begin(self.store)
 
     def compact(self) -> None:
         """Forget the history, as etcd's compaction does: older versions are answered with 410."""

@@ -1,28 +1,37 @@
 """A folder that keeps the objects of the embedded cluster over restarts of its process.
 
 A snapshot is written at the start and at the end. In between, changes go to a journal twice a
-second, so a process that is killed loses at most the changes of its last second.
+second, so a process that is killed loses at most the changes of its last second. If the disk is
+full, the process goes on and says so; when there is room again, it writes a new snapshot.
 """
 
 import asyncio
 import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
 import attrs
 import msgspec
+import structlog
 
 from gpuruntime.embedded.objects.registry import Kind
 from gpuruntime.embedded.objects.store import FIRST_VERSION, Store
 from gpuruntime.embedded.objects.versions import Change
-from gpuruntime.errors import ConfigurationError
+from gpuruntime.errors import ConfigurationError, StateNotKeptError
+
+log = structlog.get_logger()
 
 FORMAT: Final = 1
 FLUSH_SECONDS: Final = 0.5
+# A snapshot that the disk has refused is tried again after this time.
+RETRY_SECONDS: Final = 5.0
+# All that is written at the start takes less.
+LEAST_FREE_BYTES: Final = 16 * 1024 * 1024
 # After a kill the versions of lost changes are skipped: none is given to two states of an object.
 SKIPPED_VERSIONS: Final = 100_000
 # The journal is folded into a new snapshot when it exceeds this size, and the snapshot's.
@@ -72,6 +81,8 @@ class StateFolder:
         self._pending: list[bytes] = []
         self._journal: IO[bytes] | None = None
         self._snapshot_bytes = 0
+        # The journal lacks changes, and may end in half a line. Only a snapshot mends that.
+        self._is_behind = False
 
     def record(self, kind: Kind, change: Change) -> None:
         """Note a change of the store; the next flush writes it."""
@@ -79,45 +90,84 @@ class StateFolder:
         record = Record(kind.group, kind.plural, change.path, change.version, msgspec.Raw(body))
         self._pending.append(_encoder.encode(record))
 
-    def save(self, store: Store) -> None:
+    def begin(self, store: Store) -> None:
+        """Write the first snapshot; raise ConfigurationError if the folder cannot be written."""
+        try:
+            self._save(store)
+        except OSError as error:
+            raise ConfigurationError(f"--state {self.path}: {error.strerror}") from error
+
+    def flush(self, store: Store) -> None:
+        """Write the pending changes to the journal; log it if the disk refuses them."""
+        was_behind = self._is_behind
+        try:
+            self._flush(store)
+        except OSError as error:
+            self._is_behind = True
+            self._pending.clear()
+            if not was_behind:
+                remedy = "make room: until then changes are lost when dev ends"
+                log.warning(
+                    "state not kept", folder=str(self.path), reason=error.strerror, remedy=remedy
+                )
+        else:
+            if was_behind:
+                log.info("state kept again", folder=str(self.path))
+
+    async def run(self, store: Store) -> None:
+        """Flush until cancelled."""
+        while True:
+            await asyncio.sleep(RETRY_SECONDS if self._is_behind else FLUSH_SECONDS)
+            self.flush(store)
+
+    def close(self, store: Store) -> None:
+        """Save the last snapshot. No journal beside it says that nothing is lost.
+
+        Raise StateNotKeptError if the disk refuses both the snapshot and the journal.
+        """
+        self.flush(store)
+        try:
+            self._save(store)
+            self.close_journal()
+            (self.path / JOURNAL).unlink()
+        except OSError as error:
+            if self._is_behind:
+                raise StateNotKeptError(
+                    f"--state {self.path}: {error.strerror}: the folder has the state from before "
+                    "the disk refused the first change"
+                ) from error
+            # The journal has all changes, as after a kill.
+            log.warning("last snapshot not written", folder=str(self.path), reason=error.strerror)
+
+    def close_journal(self) -> None:
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            with suppress(OSError):  # what a flush could not write is tried again
+                journal.close()
+
+    def _flush(self, store: Store) -> None:
+        if self._is_behind:
+            self._save(store)
+        elif self._journal is not None and self._pending:
+            self._journal.write(b"\n".join(self._pending) + b"\n")
+            self._journal.flush()
+            self._pending.clear()
+            if self._journal.tell() > max(LARGEST_JOURNAL, self._snapshot_bytes):
+                self._save(store)
+
+    def _save(self, store: Store) -> None:
         """Write a snapshot of the store, and begin an empty journal."""
-        self._pending.clear()
         lines = [_encoder.encode(Head(version=store.version))]
         lines += (_encoder.encode(each) for each in _records(store))
         whole = b"\n".join(lines) + b"\n"
         _write_durably(self.path / SNAPSHOT, whole)
+        self._pending.clear()
         self._snapshot_bytes = len(whole)
         self.close_journal()
         self._journal = (self.path / JOURNAL).open("wb")
         self._journal.write(_encoder.encode(Head(version=store.version)) + b"\n")
         self._journal.flush()
-
-    def flush(self, store: Store) -> None:
-        """Write the pending changes to the journal."""
-        if self._journal is None or not self._pending:
-            return
-        self._journal.write(b"\n".join(self._pending) + b"\n")
-        self._journal.flush()
-        self._pending.clear()
-        if self._journal.tell() > max(LARGEST_JOURNAL, self._snapshot_bytes):
-            self.save(store)
-
-    async def run(self, store: Store) -> None:
-        """Flush until cancelled."""
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            self.flush(store)
-
-    def close(self, store: Store) -> None:
-        """Save the last snapshot. No journal beside it says that nothing is lost."""
-        self.save(store)
-        self.close_journal()
-        (self.path / JOURNAL).unlink()
-
-    def close_journal(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
+        self._is_behind = False
 
 
 @contextmanager
@@ -128,7 +178,13 @@ def state_folder(path: Path) -> Iterator[StateFolder]:
         lock = (path / LOCK).open("ab")
     except OSError as error:
         raise ConfigurationError(f"--state {path}: {error.strerror}") from error
+    free = shutil.disk_usage(path).free
     with lock:
+        if free < LEAST_FREE_BYTES:
+            raise ConfigurationError(
+                f"--state {path}: {free // 2**20} MiB of its disk are free: make room for at "
+                f"least {LEAST_FREE_BYTES // 2**20} MiB, or name another folder"
+            )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -209,11 +265,14 @@ def _damaged(file: Path, line: int) -> ConfigurationError:
 def _write_durably(file: Path, content: bytes) -> None:
     """Replace the file in one step: a reader finds the old content or the new one."""
     beside = file.with_suffix(".new")
-    with beside.open("wb") as output:
-        output.write(content)
-        output.flush()
-        os.fsync(output.fileno())
-    beside.replace(file)
+    try:
+        with beside.open("wb") as output:
+            output.write(content)
+            output.flush()
+            os.fsync(output.fileno())
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _place(record: Record) -> tuple[str, str, str]:

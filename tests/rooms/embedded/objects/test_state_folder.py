@@ -1,12 +1,14 @@
 """A server continues with the objects that an earlier one has left in its folder."""
 
 import random
+import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.objects.state_folder import (
@@ -16,7 +18,7 @@ from gpuruntime.embedded.objects.state_folder import (
     StateFolder,
     state_folder,
 )
-from gpuruntime.errors import ConfigurationError
+from gpuruntime.errors import ConfigurationError, StateNotKeptError
 from tests.rooms.embedded.builders import MOMENT
 from tests.rooms.embedded.calls import MAPS, call, make, names
 
@@ -64,6 +66,18 @@ def killed(path: Path) -> Iterator[Server]:
         server = server_on(state)
         yield server
         state.flush(server.store)
+
+
+@contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """Let no file grow beyond the journal and half a line more."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (path / JOURNAL).stat().st_size + 10
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, unlimited[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 
 
 def test_objects_keep_their_content_uid_and_version_over_a_stop(tmp_path: Path) -> None:
@@ -199,3 +213,64 @@ def test_a_large_journal_becomes_a_snapshot(
             state.flush(server.store)
         assert (tmp_path / JOURNAL).stat().st_size < (tmp_path / SNAPSHOT).stat().st_size
         assert '"m-9"' in (tmp_path / SNAPSHOT).read_text()
+
+
+def test_a_full_disk_is_logged_once_and_the_state_is_kept_again_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with state_folder(tmp_path) as state:
+        server = server_on(state)
+        with capture_logs() as lines:
+            with full_disk(tmp_path):
+                make(server, "a")
+                state.flush(server.store)
+                make(server, "b")
+                state.flush(server.store)
+            make(server, "c")
+            state.flush(server.store)
+        assert [line["event"] for line in lines] == ["state not kept", "state kept again"]
+        make(server, "d")
+        state.flush(server.store)
+    with kept(tmp_path) as server:
+        assert names(call(server, "GET", MAPS)) == ["a", "b", "c", "d"]
+
+
+def test_a_disk_that_stays_full_leaves_the_state_from_before(tmp_path: Path) -> None:
+    with ExitStack() as disk, state_folder(tmp_path) as state:
+        server = server_on(state)
+        make(server, "a")
+        state.flush(server.store)
+        disk.enter_context(full_disk(tmp_path))
+        make(server, "b")
+        with pytest.raises(StateNotKeptError, match=rf"--state {tmp_path}: File too large"):
+            state.close(server.store)
+    with kept(tmp_path) as server:
+        assert names(call(server, "GET", MAPS)) == ["a"]
+
+
+def test_a_disk_without_room_for_a_snapshot_loses_nothing_of_the_journal(tmp_path: Path) -> None:
+    with state_folder(tmp_path) as state:
+        server = server_on(state)
+        make(server, "a")
+        state.flush(server.store)
+        with full_disk(tmp_path), capture_logs() as lines:
+            state.close(server.store)
+        assert [line["event"] for line in lines] == ["last snapshot not written"]
+    with kept(tmp_path) as server:
+        assert names(call(server, "GET", MAPS)) == ["a"]
+
+
+def test_a_start_on_a_disk_that_refuses_the_snapshot_says_why(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).touch()
+    refused = pytest.raises(ConfigurationError, match=rf"--state {tmp_path}: File too large")
+    with full_disk(tmp_path), refused, state_folder(tmp_path) as state:
+        server_on(state)
+
+
+def test_a_start_on_an_almost_full_disk_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuruntime.embedded.objects.state_folder.LEAST_FREE_BYTES", 2**60)
+    refused = pytest.raises(ConfigurationError, match=r"MiB of its disk are free: make room for")
+    with refused, state_folder(tmp_path):
+        pass

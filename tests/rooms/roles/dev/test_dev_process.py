@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -9,12 +10,13 @@ import sys
 import time
 from operator import not_
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
 
 from tests.eventually import eventually_blocking
-from tests.proofs.real_cluster.product import Caller, Process
+from tests.proofs.real_cluster.product import Caller, Process, request
 from tests.rooms.roles.programs import ANY_PORT, UP, Programs, printed, suggested, wait_for
 
 GRACE_SECONDS = 10.0
@@ -156,6 +158,47 @@ def test_a_state_folder_in_use_is_one_line_with_the_remedy(
     assert second.exit_code() == 2
     assert "another gpuruntime dev uses this folder: stop it" in second.log.read_text()
     assert "Traceback" not in second.log.read_text()
+
+
+def test_dev_goes_on_with_a_full_disk_and_says_what_is_not_kept(tmp_path: Path) -> None:
+    """A limit of the size of files stands for the disk; output goes to a pipe beside it."""
+    dev = subprocess.Popen(
+        [sys.executable, "-m", "gpuruntime", "dev", "--only", "cluster", "--state", tmp_path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with dev:
+        try:
+            assert dev.stdout
+            until_line(dev.stdout, "kubeconfig ")
+            url = yaml.safe_load((tmp_path / "kubeconfig").read_text())["clusters"][0]["cluster"]
+            maps = f"{url['server']}/api/v1/namespaces/default/configmaps"
+            limit_files(dev.pid, 1)
+            assert request("POST", maps, {"metadata": {"name": "a"}}).status == 201
+            until_line(dev.stdout, '"state not kept"')
+            assert request("GET", f"{maps}/a").status == 200
+            limit_files(dev.pid, resource.RLIM_INFINITY)
+            until_line(dev.stdout, '"state kept again"')
+            limit_files(dev.pid, 1)
+            assert request("POST", maps, {"metadata": {"name": "b"}}).status == 201
+        finally:
+            dev.terminate()
+        rest = dev.stdout.read()
+    assert dev.returncode == 1
+    assert f"--state {tmp_path}: File too large" in rest
+    assert "Traceback" not in rest
+
+
+def until_line(output: IO[str], words: str) -> None:
+    """Read lines until one has these words; at the end of the output none has them."""
+    assert any(words in line for line in output), f"dev ended without {words}"
+
+
+def limit_files(pid: int, size: int) -> None:
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 @pytest.mark.parametrize("key", ["listen", "operations.listen"])
