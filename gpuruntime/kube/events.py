@@ -15,6 +15,7 @@ import attrs
 from structlog import get_logger
 
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.concurrency.latest import Latest
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
@@ -90,15 +91,12 @@ class TokenBuckets:
     def __init__(self, *, burst: int, seconds_per_token: float, capacity: int) -> None:
         self._burst = burst
         self._seconds_per_token = seconds_per_token
-        self._capacity = capacity
-        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+        self._buckets: Latest[Hashable, _Bucket] = Latest(capacity)
 
     def take(self, key: Hashable, moment: float) -> bool:
         """Take a token; return False if there is none. All moments are of one monotonic clock."""
-        bucket = self._buckets.setdefault(key, _Bucket(self._burst, moment))
-        self._buckets.move_to_end(key)
-        if len(self._buckets) > self._capacity:
-            self._buckets.popitem(last=False)
+        bucket = self._buckets.get(key, _Bucket(self._burst, moment))
+        self._buckets.put(key, bucket)
         gained = (moment - bucket.filled_at) / self._seconds_per_token
         bucket.tokens = min(self._burst, bucket.tokens + gained)
         bucket.filled_at = moment
@@ -139,7 +137,7 @@ class EventRecorder:
             burst=BURST, seconds_per_token=SECONDS_PER_EVENT, capacity=REMEMBERED_EVENTS
         )
         self._pending: OrderedDict[_Identity, _Pending] = OrderedDict()
-        self._sent: OrderedDict[_Identity, _Sent] = OrderedDict()
+        self._sent: Latest[_Identity, _Sent] = Latest(REMEMBERED_EVENTS)
         self._wake = asyncio.Event()
         # Set while no Event is pending or being sent.
         self._settled = asyncio.Event()
@@ -208,7 +206,8 @@ class EventRecorder:
         self._drop("unavailable")
 
     async def _send(self, identity: _Identity, pending: _Pending) -> None:
-        known = self._sent.pop(identity, None)
+        known = self._sent.get(identity, None)
+        self._sent.discard(identity)
         event = await self._counted_up(known, pending) if known else None
         if event is None:
             event = await self._created(identity, pending)
@@ -252,9 +251,7 @@ class EventRecorder:
 
     def _remember(self, identity: _Identity, event: Event) -> None:
         metadata = event.metadata
-        self._sent[identity] = _Sent(metadata.key, metadata.resourceVersion, event.count)
-        if len(self._sent) > REMEMBERED_EVENTS:
-            self._sent.popitem(last=False)
+        self._sent.put(identity, _Sent(metadata.key, metadata.resourceVersion, event.count))
 
     def _drop(self, cause: str, amount: int = 1) -> None:
         self._meter.count("events_dropped_total", amount, cause=cause)
