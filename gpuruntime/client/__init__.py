@@ -27,7 +27,6 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.messages import Page, Reply
 from gpuruntime.client.options import Options
-from gpuruntime.client.requests import Invoke
 from gpuruntime.client.storages import FileEntry, Files
 from gpuruntime.client.units import LogFilter, UnitFilter
 from gpuruntime.errors import ConfigurationError
@@ -47,6 +46,7 @@ from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, Templa
 from gpuruntime.models.kinds.units import Access, Readiness, StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.requests.fields import UNSET
+from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.models.requests.pools import CreatePool as NewPool
 from gpuruntime.models.requests.pools import SeedStock as NewStock
 from gpuruntime.models.requests.pools import UpdatePool as PoolChange

@@ -6,37 +6,11 @@ the client makes one: a retry creates no second object.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
-
-import attrs
 
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.encoding.members import compact
-from gpuruntime.models.kinds.invocations import Mode
-
-# The API's defaults: the life of an invocation from its acceptance, and how long the API waits
-# for the end of a synchronous call.
-LIFE_SECONDS: Final = 3_600
-WAIT_SECONDS: Final = 60
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Invoke:
-    """A call of a function. Without an invocationID the client makes one: a retry runs nothing
-    twice.
-    """
-
-    invocationID: str = ""
-    serverlessRequestID: str
-    mode: str = Mode.ASYNC
-    contentType: str = "application/json"
-    headers: Mapping[str, str] = attrs.field(factory=dict)
-    attributes: Mapping[str, str] = attrs.field(factory=dict)
-    payload: Any = None
-    timeoutSeconds: int | None = None
-    lifeSeconds: int = LIFE_SECONDS
-    waitSeconds: int = WAIT_SECONDS
 
 
 def document_of(request: Any) -> JsonObject:

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from gpuruntime.client.messages import Page, Reply, path_of
-from gpuruntime.client.requests import WAIT_SECONDS, Invoke, document_of, named
+from gpuruntime.client.requests import document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.kinds.invocations import Mode
+from gpuruntime.models.requests.invocations import WAIT_SECONDS, Invoke
 from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,

@@ -4,12 +4,13 @@ from math import ceil
 from typing import Final
 
 from gpuruntime.client import waiting
-from gpuruntime.client.requests import LIFE_SECONDS, Invoke, named
+from gpuruntime.client.requests import named
 from gpuruntime.commands import bodies, tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.kinds.invocations import State
+from gpuruntime.models.requests.invocations import LIFE_SECONDS, Invoke
 from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,

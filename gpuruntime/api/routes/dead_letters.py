@@ -10,8 +10,8 @@ from gpuruntime.api.http.routing import READ, Answer, Call, Form, NoQuery, Reply
 from gpuruntime.api.routes.invocations import QUEUED, SERVERLESS, TAG
 from gpuruntime.api.views.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of
 from gpuruntime.api.views.serverless import accepted_view, dead_letter_view
+from gpuruntime.models.requests.invocations import FunctionID
 from gpuruntime.models.views.serverless import AcceptedView, DeadLetterView
-from gpuruntime.serverless.calling.requests import FunctionID
 from gpuruntime.serverless.calling.service import FunctionService
 from gpuruntime.strict.structure import Problem, StrictError
 

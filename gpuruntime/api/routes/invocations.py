@@ -25,10 +25,11 @@ from gpuruntime.api.views.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_afte
 from gpuruntime.api.views.serverless import accepted_view, invocation_summary, invocation_view
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.kinds.invocations import Mode, State
+from gpuruntime.models.requests.invocations import FunctionID, Invoke
 from gpuruntime.models.views.serverless import AcceptedView, InvocationSummary, InvocationView
 from gpuruntime.serverless.calling.functions import missing_function
 from gpuruntime.serverless.calling.invocations import missing_invocation
-from gpuruntime.serverless.calling.requests import FunctionID, Invoke, parse_invoke
+from gpuruntime.serverless.calling.requests import parse_invoke
 from gpuruntime.serverless.calling.service import FunctionService
 
 SERVERLESS: Final = "/api/v1/serverless"

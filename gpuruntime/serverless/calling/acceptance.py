@@ -29,10 +29,11 @@ from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import State
+from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.operations.hashing import request_hash
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.functions import Declared, Functions
-from gpuruntime.serverless.calling.requests import MOST_PAYLOAD_BYTES, Invoke, payload_of
+from gpuruntime.serverless.calling.requests import MOST_PAYLOAD_BYTES, payload_of
 from gpuruntime.serverless.calling.wakeups import Wakeups
 from gpuruntime.serverless.errors import (
     InvocationConflictError,

@@ -22,10 +22,10 @@ from gpuruntime.bus.records import ConflictError, StoredRecord, record_of
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import FailureClass, State, WaitingFor
+from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.acceptance import Acceptance, message_of
 from gpuruntime.serverless.calling.queue_places import QueuePlaces
-from gpuruntime.serverless.calling.requests import Invoke
 from gpuruntime.serverless.calling.waiting import RecordWatch, watching
 from gpuruntime.serverless.errors import (
     AlreadyFinishedError,

@@ -1,21 +1,15 @@
-"""Requests of callers to functions; the fields have the names of the JSON bodies."""
+"""Reading a request to a function: checks of its headers and attributes, and its payload."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Final
 
-import attrs
 import msgspec
 
-from gpuruntime.models.definitions.schemas import Schema
-from gpuruntime.models.definitions.texts import RequestID
-from gpuruntime.models.kinds.invocations import Mode
+from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.strict.structure import Problem, read
 
-DAY_SECONDS: Final = 86_400
-HOUR_SECONDS: Final = 3_600
-LONGEST_WAIT_SECONDS: Final = 300
 # The same limit as a body's: with its envelope, it fits into a message of the broker.
 MOST_PAYLOAD_BYTES: Final = 1024 * 1024
 MOST_ENTRIES: Final = 100
@@ -44,66 +38,6 @@ RESERVED_HEADERS: Final = frozenset(
 _RESERVED_PREFIXES: Final = ("nats-", "x-gpuruntime-")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-# Plain JSON of any shape.
-Payload: TypeAlias = Any
-InvocationID: TypeAlias = Annotated[
-    str, Schema(minLength=1, maxLength=128, pattern=r"^[A-Za-z0-9_-]+$")
-]
-FunctionID: TypeAlias = Annotated[
-    RequestID, Schema(minLength=1, description="The function's name.")
-]
-ContentType: TypeAlias = Annotated[
-    str,
-    Schema(
-        minLength=1,
-        maxLength=256,
-        pattern=r"^[!#$&^_.+A-Za-z0-9-]+/[!#$&^_.+A-Za-z0-9-]+( *;[ -~]*)?$",
-    ),
-]
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Invoke:
-    """A call of a function. Repeated under its id, it is answered again but not run again."""
-
-    invocationID: Annotated[
-        InvocationID, Schema(description="Unique within the function; generated if absent.")
-    ] = ""
-    serverlessRequestID: FunctionID
-    mode: Mode = Mode.ASYNC
-    contentType: ContentType = "application/json"
-    headers: dict[str, str] = attrs.field(factory=dict)
-    attributes: dict[str, str] = attrs.field(factory=dict)
-    payload: Payload = None
-    timeoutSeconds: (
-        Annotated[
-            int,
-            Schema(
-                minimum=1,
-                maximum=DAY_SECONDS,
-                description="The longest time of one attempt, counted from its start; "
-                "at most the function's own, which is the default.",
-            ),
-        ]
-        | None
-    ) = None
-    lifeSeconds: Annotated[
-        int,
-        Schema(
-            minimum=1,
-            maximum=DAY_SECONDS,
-            description="The invocation's lifetime, counted from its acceptance.",
-        ),
-    ] = HOUR_SECONDS
-    waitSeconds: Annotated[
-        int,
-        Schema(
-            minimum=0,
-            maximum=LONGEST_WAIT_SECONDS,
-            description="How long a synchronous call waits for the end of the invocation.",
-        ),
-    ] = 60
 
 
 def parse_invoke(document: object) -> Invoke:

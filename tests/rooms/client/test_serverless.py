@@ -9,8 +9,8 @@ import pytest_asyncio
 from gpuruntime.client import waiting
 from gpuruntime.client.client import Client
 from gpuruntime.client.errors import ConflictError, FailedError, NotFoundError
-from gpuruntime.client.requests import Invoke
 from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.requests.invocations import Invoke
 from tests.rooms.api.routes.test_invocations import Site, own, shared, site
 from tests.rooms.bus.broker import FUNCTION
 from tests.rooms.client.servers import LossyProxy, client_of

@@ -18,8 +18,9 @@ from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.serverless.broker import BrokerLink
-from gpuruntime.serverless.calling.requests import Invoke, parse_invoke
+from gpuruntime.serverless.calling.requests import parse_invoke
 from gpuruntime.serverless.calling.service import (
     FunctionService,
     ServiceContext,

@@ -20,8 +20,9 @@ from gpuruntime.bus.records import StoredRecord
 from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import declarations
 from gpuruntime.models.kinds.invocations import State
+from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.serverless.calling.acceptance import Acceptance, Accepted, queued_record
-from gpuruntime.serverless.calling.requests import MOST_PAYLOAD_BYTES, Invoke
+from gpuruntime.serverless.calling.requests import MOST_PAYLOAD_BYTES
 from gpuruntime.serverless.calling.wakeups import APART_SECONDS
 from gpuruntime.serverless.errors import (
     FunctionNotFoundError,
