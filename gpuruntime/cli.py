@@ -3,14 +3,19 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from gpuruntime.commands import arguments
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.settings import client as client_settings
 from gpuruntime.settings.load import NO_DEFAULTS, load
 from gpuruntime.settings.schema import KubernetesMode, LogFormat, LogLevel, Settings
+
+if TYPE_CHECKING:
+    from gpuruntime.roles.lifecycle import Role
 
 BREACH = 1
 USAGE_ERROR = 2
@@ -160,52 +165,41 @@ def _configure_logs(loaded: Settings) -> None:
 
 
 def _manager(options: argparse.Namespace) -> int:
-    loaded = _settings(options)
-    _configure_logs(loaded)
-    from gpuruntime.roles import lifecycle, manager
+    from gpuruntime.roles.manager import manager_role
 
-    return lifecycle.run_to_exit(
-        lambda: manager.manager_role(loaded), grace_seconds=loaded.shutdownGrace
-    )
+    return _run_role(options, manager_role)
 
 
 def _api(options: argparse.Namespace) -> int:
-    loaded = _settings(options)
-    _configure_logs(loaded)
-    from gpuruntime.roles import api, lifecycle
+    from gpuruntime.roles.api import api_role
 
-    return lifecycle.run_to_exit(lambda: api.api_role(loaded), grace_seconds=loaded.shutdownGrace)
+    return _run_role(options, api_role)
 
 
 def _activator(options: argparse.Namespace) -> int:
-    loaded = _settings(options)
-    _configure_logs(loaded)
-    from gpuruntime.roles import activator, lifecycle
+    from gpuruntime.roles.activator import activator_role
 
-    return lifecycle.run_to_exit(
-        lambda: activator.activator_role(loaded), grace_seconds=loaded.shutdownGrace
-    )
+    return _run_role(options, activator_role)
 
 
 def _worker(options: argparse.Namespace) -> int:
-    loaded = _settings(options)
-    _configure_logs(loaded)
-    from gpuruntime.roles import lifecycle, worker
+    from gpuruntime.roles.worker import worker_role
 
-    return lifecycle.run_to_exit(
-        lambda: worker.worker_role(loaded, reread=lambda: _settings(options)),
-        grace_seconds=loaded.shutdownGrace,
-    )
+    return _run_role(options, partial(worker_role, reread=lambda: _settings(options)))
 
 
 def _results(options: argparse.Namespace) -> int:
+    from gpuruntime.roles.results import results_role
+
+    return _run_role(options, results_role)
+
+
+def _run_role(options: argparse.Namespace, role: "Callable[[Settings], Role]") -> int:
+    from gpuruntime.roles import lifecycle
+
     loaded = _settings(options)
     _configure_logs(loaded)
-    from gpuruntime.roles import lifecycle, results
-
-    return lifecycle.run_to_exit(
-        lambda: results.results_role(loaded), grace_seconds=loaded.shutdownGrace
-    )
+    return lifecycle.run_to_exit(lambda: role(loaded), grace_seconds=loaded.shutdownGrace)
 
 
 def _dev(options: argparse.Namespace) -> int:
