@@ -39,7 +39,8 @@ async def test_a_new_unit_is_201_and_has_the_stocks_envelope(api: Service) -> No
     assert (view["name"], view["namespace"], view["lifecycle"]) == ("demo", INSTANCE, "instance")
     assert (view["specName"], view["memory"], view["gpu"]) == ("g1.1", "16Gi", 1)
     assert view["template"]["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
-    assert view["access"] == {"primaryPort": "http", "scheme": "http", "readiness": "tcp"}
+    assert (view["access"]["primaryPort"], view["access"]["scheme"]) == ("http", "http")
+    assert (view["access"]["readiness"], view["access"]["generation"]) == ("tcp", 0)
     assert view["sourceStock"]["namespace"] == STOCK
     assert (view["phase"], view["operationID"]) == ("Progressing", "one")
     assert view["timeline"]["acceptedAt"] <= view["timeline"]["claimedAt"]
