@@ -120,5 +120,7 @@ class ConvergenceCheck:
         status = pool.status
         if status.seeded - status.skipped - status.consumed != len(living):
             self._breach(f"pool {key}: its count differs from the existing stock")
+        if status.created != len(made):
+            self._breach(f"pool {key}: counts {status.created} units made, not {len(made)}")
         if pool.status.claimed:
             self._breach(f"pool {key}: {pool.status.claimed} claims have not ended")

@@ -193,6 +193,14 @@ CORE: Final = (
         "ordinals = fresh",
     ),
     Mutation(
+        "an ordinal that is skipped counts as created",
+        "gpuruntime.reconcilers.stock.pool_plan",
+        "passed = stock.gap_count if recorded >= stock.highest else 0",
+        "passed = 0",
+        "tests/rooms/reconcilers/stock/test_jobs.py"
+        "::test_lowered_replicas_count_no_unit_that_was_refused",
+    ),
+    Mutation(
         "a job counts requested units as created",
         "gpuruntime.operations.jobs",
         "        created=pool.status.created,",
