@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gpuruntime.api.http.problems import STATUSES
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.settings.client import VARIABLES
 from gpuruntime.settings.load import ADDRESSES, load
 from gpuruntime.telemetry.catalogue import CATALOGUE
@@ -39,8 +40,19 @@ FOREIGN: Final = {
     *("WWW-Authenticate", "X-Update-Range", "?json", "sessionStorage"),
     *("FailedMount", "apply", "cluster-admin", "describe", "resourceNames"),
     *("event", "exception", "timestamp", "process_*", "process_resident_memory_bytes"),
-    *("local", "max_payload", "nsc", "nvidia", "pg_dump", "pod", "sed", "sslmode"),
-    *("DIR/kubeconfig", "GPURUNTIME_API", "POD", "ROLE", "a10.1", "a100.1", "greet", "host:port"),
+    *(
+        "local",
+        "max_payload",
+        "_gpuruntime",
+        "fpath",
+        "nsc",
+        "nvidia",
+        "pg_dump",
+        "pod",
+        "sed",
+        "sslmode",
+    ),
+    *("DIR/kubeconfig", "GPURUNTIME_API", "POD", "ROLE", "greet", "host:port"),
     *("crash=3: some words", "name=uid,…", "pod/container: reason: message"),
     "queued: insufficient_capacity: no ready stock of a10.1, 2 ahead of it",
 }
@@ -56,6 +68,10 @@ TYPES: Final = {
 }
 OPTIONS: Final = {"-n", "-l", "-o", "-k", "-f", "-p", "--raw", "--field-selector", "--audience"}
 PLACEHOLDER: Final = re.compile(r"…|\*|<[a-z]+>|\{\w+\}|\$\w+")
+CLOSED: Final = {
+    Kind.VARIABLE: {*ADDRESSES, *VARIABLES.values()},
+    Kind.CONDITION: {*map(str, ConditionType)},
+}
 SUFFIXES: Final = ("", "_count", "_sum", "_bucket")
 
 
@@ -64,12 +80,12 @@ def has(fact: Fact) -> bool:
     text = fact.text
     match fact.kind:
         case Kind.METRIC:
-            return _has_metric(text)
+            return text in FOREIGN or _has_metric(text)
         case Kind.LABEL:
             key, _, value = text.partition("=")
             return _is_known(key) and (not value or _is_known(value))
-        case Kind.VARIABLE:
-            return text in {*ADDRESSES, *VARIABLES.values(), *FOREIGN}
+        case Kind.VARIABLE | Kind.CONDITION:
+            return text in CLOSED[fact.kind] | FOREIGN
         case Kind.ERROR:
             status, code = text.split()
             return STATUSES.get(code.strip("`")) == int(status)

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     LABEL = "label"
     VARIABLE = "variable"
     ERROR = "error with its status"
+    CONDITION = "condition"
     KUBECTL = "line of kubectl"
     TOOL = "line of another tool"
     ROUTE = "route"
@@ -35,7 +36,9 @@ ANYWHERE = {
     Kind.LABEL: re.compile(r"(?:[a-z-]+\.)*(?:lokiwager|kubernetes)\.io/[\w.-]+(?:=\w[\w-]*)?"),
     Kind.VARIABLE: re.compile(r"\bGPURUNTIME_[A-Z_]+"),
     Kind.ERROR: re.compile(r"\b[1-5]\d\d `[a-z]+(?:_[a-z]+)+`"),
+    Kind.CONDITION: re.compile(r"(?<=ondition `)[A-Z]\w+"),
 }
+LABEL_OF_METRIC = re.compile(r"`(gpuruntime_\w+)` by `(\w+)`")
 SHAPES = {
     Kind.KUBECTL: re.compile(r"kubectl .+"),
     Kind.TOOL: re.compile(r"(?:nats|nox|podman|cargo|chmod|umask|export|source) .+"),
@@ -47,8 +50,8 @@ SHAPES = {
     Kind.MESSAGE: re.compile(r".*[ …<{*].*"),
     Kind.NAME: re.compile(r".+"),
 }
-# Values of settings and fields, which the tests of the configuration and of walks hold.
-VALUE = re.compile(r'[\d:"\[].*|\{\}|[~./]+|[a-z]+://.*|[\w.]+/[\w/.-]+:[\w.]+')
+# Values of settings and fields, and names with a digit, such as flavours, which readers choose.
+VALUE = re.compile(r'[\d:"\[].*|[a-z]+\d[\w.-]*|\{\}|[~./]+|[a-z]+://.*|[\w.]+/[\w/.-]+:[\w.]+')
 CALL = re.compile(r"([\w.]+)\((.*)\)")
 KEYWORD = re.compile(r"(\w+)=")
 QUOTED = re.compile(r'"(\w+)"')
@@ -105,6 +108,8 @@ def _found(page: Page) -> Iterator[tuple[Kind, str]]:
     for kind, shape in ANYWHERE.items():
         for match in shape.finditer(page.text):
             yield kind, match[0]
+    for metric, label in LABEL_OF_METRIC.findall(page.text):
+        yield Kind.METRIC, f"{metric}{{{label}}}"
     for span in page.spans:
         yield from _in_span(span.replace("\\|", "|"))
     for block in page.blocks:

@@ -19,6 +19,7 @@ LEAST = {
     Kind.LABEL: 35,
     Kind.VARIABLE: 10,
     Kind.ERROR: 20,
+    Kind.CONDITION: 6,
     Kind.KUBECTL: 55,
     Kind.TOOL: 10,
     Kind.ROUTE: 150,
@@ -31,6 +32,10 @@ LEAST = {
 PLANTED = {
     "metric": ("`gpuruntime_leader` is 1", "metric gpuruntime_leader"),
     "label of a metric": ("`gpuruntime_leading{job}`", "metric gpuruntime_leading{job}"),
+    "label in a sentence": (
+        "`gpuruntime_stock_units` by `phase`",
+        "metric gpuruntime_stock_units{phase}",
+    ),
     "count of a gauge": ("`gpuruntime_ready_count`", "metric gpuruntime_ready_count"),
     "matched label": ('`sum(gpuruntime_http_request_seconds_count{code=~"5.."})`', ""),
     "end of a metric": ("`gpuruntime_units`, `_pool`", "metric _pool"),
@@ -44,6 +49,7 @@ PLANTED = {
         "404 `operation_conflict`",
         "error with its status 404 `operation_conflict`",
     ),
+    "condition": ("its condition `Serverless`", "condition Serverless"),
     "type of kubectl": (
         "`kubectl -n runtime-instance get gx`",
         "line of kubectl kubectl -n runtime-instance get gx",
@@ -88,7 +94,8 @@ def missing(page: Page, *kinds: Kind) -> list[str]:
 
 @pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.replace(" ", "_"))
 def test_what_the_pages_name_exists(kind: Kind) -> None:
-    assert [each for page in PAGES for each in missing(page, kind)] == []
+    found = [each for page in PAGES for each in missing(page, kind)]
+    assert found == [], "names of other programs belong in FOREIGN of existence.py"
 
 
 def test_facts_of_every_kind_are_read() -> None:
