@@ -115,7 +115,7 @@ def lenient() -> argparse.ArgumentParser:
     for each in parsers(program):
         for action in each._actions:
             action.required = False
-            if not action.option_strings and not isinstance(action, argparse._SubParsersAction):
+            if isinstance(action, argparse._StoreAction | argparse._AppendAction):
                 action.nargs = "*" if action.nargs == "+" else action.nargs or "?"
     return program
 

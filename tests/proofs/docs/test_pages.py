@@ -73,6 +73,7 @@ def test_a_link_without_a_target_is_found() -> None:
         pytest.param("`wait --for flies`", "invalid choice: 'flies'", id="verb without its noun"),
         pytest.param("`gpuruntime stock wait --timeout soon`", "'soon'", id="value"),
         pytest.param("`gpuruntime units get`", "", id="mention without its name"),
+        pytest.param("`gpuruntime dev --state`", "", id="mention of a flag without its value"),
         pytest.param("```sh\ngpuruntime units get\n```", "required: NAME", id="block without it"),
         pytest.param(
             "```sh\nX=1 .venv/bin/gpuruntime audit --wrong && gpuruntime crds\n```",
