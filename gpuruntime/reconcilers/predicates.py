@@ -55,6 +55,14 @@ def has_begun(unit: GPUUnit | None) -> bool:
     return unit is not None and unit.status.timeline.createdAt is not None
 
 
+def consumed(unit: GPUUnit | None) -> object:
+    """Return which stock the unit uses, for which operation, and whether it has started."""
+    if unit is None:
+        return None
+    source = (provenance.source_of(unit), provenance.source_uid_of(unit))
+    return (source, provenance.operation_of(unit), has_begun(unit))
+
+
 def offered(storage: GPUStorage | None) -> object:
     """Return what units that mount the storage, and storages that copy it, depend on."""
     if storage is None:
@@ -102,19 +110,21 @@ def staffed(unit: GPUUnit | None) -> object:
 
 
 def counted(stock: GPUUnit | None) -> object:
-    """Return the state in which a pool counts the stock, and what it quotes of the status."""
+    """Return the pool of the stock, the state in which it counts, and what is quoted of it."""
     if stock is None:
         return None
     phase, lacks_node = provenance.present_phase(stock), provenance.lacks_node(stock)
     is_quoted = lacks_node or phase is UnitPhase.FAILED
     ready = condition_of(stock.status.conditions, ConditionType.READY)
+    metadata = stock.metadata
     return (
+        (metadata.labels.get(labels.POOL), metadata.annotations.get(labels.POOL_UID)),
         phase,
         lacks_node,
         ready.message if ready and is_quoted else "",
         provenance.is_claimed(stock),
         provenance.is_terminating(stock),
-        stock.metadata.generation,
+        metadata.generation,
     )
 
 

@@ -19,6 +19,7 @@ from gpuruntime.operations.lookup import caches
 from gpuruntime.reconcilers.informers import Informers
 from gpuruntime.reconcilers.predicates import (
     asked,
+    consumed,
     counted,
     has_begun,
     is_refused,
@@ -84,8 +85,11 @@ class Triggers:
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self._leadership.is_leading:
             return
-        if has_begun(old) != has_begun(new) or new is None:
-            self._enqueue_source(new or old)
+        # A new unit uses stock that is claimed for it already: its start is what counts.
+        is_known = old is not None or has_begun(new)
+        if is_known and consumed(old) != consumed(new):
+            self._enqueue_source(old)
+            self._enqueue_source(new)
 
     def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self._leadership.is_leading:
@@ -94,7 +98,8 @@ class Triggers:
             # New stock waits in the backlog, so that no claim has to wait.
             self.stock.add(key, lane=Lane.BACKLOG if old is None else Lane.NEW)
         if counted(old) != counted(new):
-            self._enqueue_pool(new or old)
+            self._enqueue_pool(old)
+            self._enqueue_pool(new)
 
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
         if not self._leadership.is_leading:

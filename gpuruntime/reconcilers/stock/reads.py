@@ -1,6 +1,6 @@
 """The caches that the reconcilers of stock and of pools read, and what for.
 
-A change of what is read there enqueues the key, except where a sentence says why it need not.
+A change of what is read there enqueues the key, unless the sentence begins with `none`.
 """
 
 from typing import Final
@@ -13,5 +13,5 @@ STOCK_READS: Final = {
 POOL_READS: Final = {
     "pools": "itself, and the pool that decides the envelope; a refused pool looks again by time",
     "stock": "its units: their phases, claims and ends",
-    "units": "those that took its stock; they wake no pool, as it has counted that stock before",
+    "units": "none: they took its stock, and a pool has counted that stock before",
 }

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.storages import GPUStorage, source_in_use
+from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage, awaited, source_in_use
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.pods import Pod
@@ -15,7 +15,6 @@ from gpuruntime.operations.lookup.caches import Handler
 from gpuruntime.reconcilers.caches import HOLDER
 from gpuruntime.reconcilers.informers import Informers
 from gpuruntime.reconcilers.predicates import asked, is_news, mounted, offered, trouble, unit_name
-from gpuruntime.reconcilers.unit.pod_failures import ENDED
 from gpuruntime.workqueue.queue import Lane, WorkQueue
 
 # The caches that a storage's reconcile reads, and what for. What changes there enqueues it.
@@ -84,7 +83,7 @@ class StorageTriggers:
         source = _source(old)
         if source and source != _source(new):
             self.storages.add(Key(key.namespace, source))
-        if offered(old) != offered(new):
+        if offered(old) != offered(new) or _awaited(old) != _awaited(new):
             copying = (
                 each
                 for each in self._informers.storages.store.values()
@@ -101,14 +100,14 @@ class StorageTriggers:
             self.storages.add(Key(self._namespace, name))
 
     def _on_pod(self, _: Key, old: Pod | None, new: Pod | None) -> None:
-        pod = new or old
-        if not self._leadership.is_leading or pod is None:
+        if not self._leadership.is_leading:
             return
         is_placed = (new.spec.nodeName if new else "") != (old.spec.nodeName if old else "")
-        has_ended = pod.status.phase in ENDED and (old is None or old.status.phase not in ENDED)
-        if trouble(old) != trouble(new) or new is None or is_placed or has_ended:
-            self._enqueue_by_label(pod)
-            self._enqueue_held(unit_name(pod))
+        is_relabelled = old is not None and _marks(old) != _marks(new)
+        if trouble(old) != trouble(new) or new is None or is_placed or is_relabelled:
+            for pod in (old, new):
+                self._enqueue_owner(pod)
+                self._enqueue_held(unit_name(pod))
 
     def _on_claim(self, key: Key, *_: object) -> None:
         """Enqueue the storage of this name, which also waits for a claim that is not its own."""
@@ -116,27 +115,35 @@ class StorageTriggers:
             self.storages.add(key)
 
     def _on_helper(self, _: Key, old: Any, new: Any) -> None:
-        value = new or old
-        if self._leadership.is_leading and value is not None:
-            self._enqueue_by_label(value)
+        if self._leadership.is_leading:
+            self._enqueue_owner(old)
+            self._enqueue_owner(new)
 
     def _on_deployment(self, _: Key, old: Deployment | None, new: Deployment | None) -> None:
         """Enqueue held storages: without a Pod, the mount in a unit's template still holds one."""
-        value = new or old
-        if not self._leadership.is_leading or value is None:
+        if not self._leadership.is_leading:
             return
-        self._enqueue_by_label(value)
-        if new is None or is_news(old, new):
-            self._enqueue_held(unit_name(value))
+        for value in (old, new):
+            self._enqueue_owner(value)
+            if new is None or is_news(old, new):
+                self._enqueue_held(unit_name(value))
 
     def _on_class(self, *_: object) -> None:
         """Enqueue every storage; classes change rarely, and any storage may depend on one."""
         if self._leadership.is_leading:
             self._enqueue(self.storages, self._informers.storages.store.values())
 
-    def _enqueue_by_label(self, value: KubernetesObject) -> None:
-        name = value.metadata.labels.get(labels.STORAGE, "")
-        if name:
+    def _enqueue_owner(self, value: KubernetesObject | None) -> None:
+        """Enqueue the storage of a helper by label and owner, since either may be edited."""
+        if value is None:
+            return
+        owner = value.metadata.controller_owner
+        is_owned = owner is not None and owner.kind == GPU_STORAGES.kind
+        names = {
+            value.metadata.labels.get(labels.STORAGE, ""),
+            owner.name if owner is not None and is_owned else "",
+        }
+        for name in names - {""}:
             self.storages.add(Key(self._namespace, name))
 
     def _enqueue_held(self, unit: str) -> None:
@@ -148,6 +155,15 @@ class StorageTriggers:
     def _enqueue(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:
         for value in values:
             queue.add(value.metadata.key)
+
+
+def _marks(pod: Pod | None) -> object:
+    return (pod.metadata.labels, pod.metadata.ownerReferences) if pod else None
+
+
+def _awaited(storage: GPUStorage | None) -> object:
+    """Return the prepare that is still to succeed, by which a cycle of copies is found."""
+    return awaited(storage) if storage else None
 
 
 def _source(storage: GPUStorage | None) -> str:
