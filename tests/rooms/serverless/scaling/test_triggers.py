@@ -1,11 +1,13 @@
 """Each source of an observation queues the function when it changes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from itertools import count
 from random import Random
-from typing import Any
+from typing import TypeVar
 
 import attrs
 import pytest
@@ -14,38 +16,41 @@ from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.messages import WorkerState
 from gpuruntime.bus.streams import StreamOptions
+from gpuruntime.concurrency.leadership import Leadership
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
+from gpuruntime.informer.informer import Informer
+from gpuruntime.kube.client import Client
 from gpuruntime.meter import NullMeter
-from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.functions import Framework, Serverless, ServerlessStatus, WorkerOf
-from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kinds.functions import Serverless, WorkerOf
 from gpuruntime.models.kinds.units import (
-    Access,
+    GPU_UNITS,
     GPUUnit,
     GPUUnitSpec,
     GPUUnitStatus,
-    StorageMount,
     Timeline,
 )
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
-from gpuruntime.operations.lookup.caches import Handler
+from gpuruntime.operations.lookup.caches import STOCK_INDEXES, Cache, Handler
 from gpuruntime.serverless.broker import BrokerLink
-from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats, LastHeartbeat, uids_in
 from gpuruntime.serverless.scaling.history import Histories
-from gpuruntime.serverless.scaling.observation import (
-    READS,
-    Observer,
-    template_state,
-    worker_state,
-)
+from gpuruntime.serverless.scaling.observation import READS, Observer
 from gpuruntime.serverless.scaling.plan import Observed
+from gpuruntime.serverless.scaling.queue_depths import DepthPoller, Depths
+from gpuruntime.serverless.scaling.triggers import FunctionTriggers
 from gpuruntime.serverless.scaling.worker_plan import SILENT_SECONDS
 from gpuruntime.serverless.scaling.workers import INDEXES
+from gpuruntime.workqueue.queue import WorkQueue
 from tests.options import configured
-from tests.rooms.operations.cluster import INSTANCE, Cluster
+from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
+from tests.rooms.reconcilers.every_member import Change, Effects, asleep, changes_of
+from tests.rooms.reconcilers.filled_caches import drained
 from tests.rooms.serverless.scaling.scaled import NAMES, Scaled, composed
 
 pytestmark = pytest.mark.looptime
+
+T = TypeVar("T")
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 FUNCTION = Serverless(requestID="echo")
@@ -70,32 +75,31 @@ FORMER = unit("former", "f", None)
 STRAY = unit("former-w-1", "s", attrs.evolve(FUNCTION, workerOf=WorkerOf(name="former", uid="f")))
 
 
-@attrs.frozen
-class Objects:
-    """A cache of some units; it notes what is read."""
+class Noted:
+    """A cache that notes from which sources it is read."""
 
-    units: tuple[GPUUnit, ...] = ()
-    reads: set[str] = attrs.field(factory=set)
+    def __init__(self, cache: Cache[GPUUnit], reads: set[str]) -> None:
+        self._cache = cache
+        self._reads = reads
 
     @property
-    def store(self) -> "Objects":
+    def store(self) -> "Noted":
         return self
 
     def get(self, key: Key) -> GPUUnit | None:
-        self.reads.add("unit by name")
-        return next((each for each in self.units if each.metadata.key == key), None)
+        self._reads.add("unit by name")
+        return self._cache.store.get(key)
 
     def by_index(self, name: str, value: Hashable) -> Collection[GPUUnit]:
-        self.reads.add(INDEX_READS.get(name, name))
-        index = INDEXES.get(name)
-        return [each for each in self.units if index and value in tuple(index(each))]
+        self._reads.add(INDEX_READS.get(name, name))
+        return self._cache.store.by_index(name, value)
 
     def values(self) -> Collection[GPUUnit]:
-        self.reads.add("all units")
-        return self.units
+        self._reads.add("all units")
+        return self._cache.store.values()
 
     def __len__(self) -> int:
-        return len(self.units)
+        return len(self._cache.store)
 
     def add_handler(self, handler: Handler[GPUUnit]) -> None:
         raise NotImplementedError
@@ -104,155 +108,134 @@ class Objects:
         raise NotImplementedError
 
 
-async def observed(
-    *units: GPUUnit, reads: set[str] | None = None, heard_at: float = 0.0
-) -> Observed:
-    notes = set() if reads is None else reads
-    heard = LastHeartbeat(uid="w", state=WorkerState.READY, busy=0, at=heard_at)
-    answers: dict[str, Any] = {"depth": 1, "heartbeat": heard, "session": heard_at}
+class Scene:
+    """Units and stock in the caches of a leader, and the observation of one function."""
 
-    def read(source: str) -> Any:
-        notes.add(source)
-        return answers[source]
+    def __init__(self, *objects: GPUUnit, heard_at: float = 0.0) -> None:
+        client = Client(InProcessTransport(Cluster().server))
+        self._units, self._stock = (
+            Informer(client, GPU_UNITS, rng=Random(1), indexes=indexes)
+            for indexes in (INDEXES, STOCK_INDEXES)
+        )
+        self._versions = count(1)
+        self.reads: set[str] = set()
+        self._heard = LastHeartbeat(uid="w", state=WorkerState.READY, busy=0, at=heard_at)
+        leadership, histories = Leadership(), Histories()
+        self._queue: WorkQueue[str] = WorkQueue("function")
+        nowhere = Connection(
+            configured(ConnectionOptions, url="nats://nowhere", name="test"), rng=Random(1)
+        )
+        link = BrokerLink(nowhere, NAMES, rng=Random(1), streams=configured(StreamOptions))
+        FunctionTriggers(
+            self._queue,
+            leadership,
+            units=self._units,
+            stock=self._stock,
+            namespace=INSTANCE,
+            depth_poller=DepthPoller(
+                Depths(link.jetstream, NAMES, link.records),
+                tell=lambda *_, **__: None,
+                report_all=lambda: None,
+            ),
+            beats=Heartbeats(NAMES, uids_in(self._units, INSTANCE)),
+            histories=histories,
+        )
+        histories.note_shortage("echo", "g1.1", is_short=True)
+        for each in objects:
+            self.put(each)
+        leadership.begin()
 
-    observer = Observer(
-        units=Objects(units, notes),
-        stock=Objects((), notes),
-        depth_of=lambda _: read("depth"),
-        beat_of=lambda *_: read("heartbeat"),
-        receiving_since=lambda: read("session"),
-        histories=Histories(),
-        grace_seconds=0.0,
-        meter=NullMeter(),
-    )
-    return observer.observe("echo")
+    def put(self, value: GPUUnit) -> None:
+        metadata = attrs.evolve(value.metadata, resourceVersion=str(next(self._versions)))
+        assert self._informer(value).write_through(attrs.evolve(value, metadata=metadata))
 
+    def remove(self, value: GPUUnit) -> None:
+        self._informer(value)._writer._remove(value.metadata.key, next(self._versions))
 
-def decisive(seen: Observed) -> object:
-    """Return all of an observation that its plan decides by."""
-    group = seen.owner.workers if seen.owner else None
-    return group, seen.strays, seen.depth
+    async def woken(self) -> Collection[Hashable]:
+        return await drained(self._queue)
+
+    async def effects(self) -> Effects | None:
+        """Return all of an observation that its plan decides by; a change has to wake at once."""
+        seen = self.observe()
+        group = seen.owner.workers if seen.owner else None
+        return Effects((group, seen.strays, seen.depth), None)
+
+    def observe(self) -> Observed:
+        """Observe as a new leader does, since a leader remembers earlier observations."""
+        return Observer(
+            units=Noted(self._units, self.reads),
+            stock=Noted(self._stock, self.reads),
+            depth_of=lambda _: self._read("depth", 1),
+            beat_of=lambda *_: self._read("heartbeat", self._heard),
+            receiving_since=lambda: self._read("session", self._heard.at),
+            histories=Histories(),
+            grace_seconds=0.0,
+            meter=NullMeter(),
+        ).observe("echo")
+
+    def _informer(self, value: GPUUnit) -> Informer[GPUUnit]:
+        return self._stock if value.metadata.namespace == STOCK else self._units
+
+    def _read(self, source: str, value: T) -> T:
+        self.reads.add(source)
+        return value
 
 
 async def test_an_observation_reads_nothing_but_the_declared_sources() -> None:
-    reads: set[str] = set()
-    await observed(TEMPLATE, WORKER, FORMER, STRAY, reads=reads)
-    assert reads == set(READS)
+    scene = Scene(TEMPLATE, WORKER, FORMER, STRAY)
+    scene.observe()
+    assert scene.reads == set(READS)
 
 
-def ready(
-    reason: str, status: str = "False", generation: int = 3, message: str = ""
-) -> dict[str, Any]:
-    condition = Condition(
-        type="Ready",
-        status=status,
-        reason=reason,
-        message=message,
-        observedGeneration=generation,
-    )
-    return {"conditions": (condition,)}
+def ready(reason: str, status: str = "False", *, seen: int = 3) -> GPUUnitStatus:
+    condition = Condition(type="Ready", status=status, reason=reason, observedGeneration=seen)
+    return GPUUnitStatus(conditions=(condition,))
 
 
-METADATA: dict[str, Any] = {
-    "a deletion": {"deletionTimestamp": WHEN},
-    "a drain mark": {"annotations": {labels.DRAINING: "then"}},
-    "storages": {"annotations": {labels.STORAGE_UIDS: "data=1"}},
-    "an unknown annotation": {"annotations": {"x": "y"}},
-    "a tenant": {"labels": {labels.TENANT: "t"}},
-    "a version": {"resourceVersion": "9"},
-}
-SPEC: dict[str, Any] = {
-    "image": "v2",
-    "cpu": "2",
-    "memory": "2Gi",
-    "gpu": 2,
-    "gpuProduct": "A",
-    "template": Template(args=("x",)),
-    "access": Access(primaryPort="http"),
-    "storageMounts": (StorageMount(name="data", mountPath="/data"),),
-    "suspended": True,
-}
-LIMITS: dict[str, Any] = {
-    "minAvailableCount": 1,
-    "maxWorkers": 2,
-    "idleTimeoutSeconds": 3,
-    "concurrency": 4,
-    "timeoutSeconds": 5,
-    "maxAttempts": 6,
-    "update": "Recreate",
-    "framework": Framework(invokePath="/other"),
-}
-STATUS: dict[str, Any] = {
+STATUSES: dict[str, GPUUnitStatus] = {
+    "new": GPUUnitStatus(),
     "ready": ready("DeploymentReady", "True"),
     "failed": ready("PodStartupFailed"),
-    "failed in other words": ready("PodStartupFailed", message="other words"),
     "unschedulable": ready("PodUnschedulable"),
     "invalid": ready("InvalidSpec"),
-    "invalid earlier": ready("InvalidSpec", generation=2),
-    "once ready": {"timeline": Timeline(readyAt=WHEN)},
-    "scheduled": {"timeline": Timeline(scheduledAt=WHEN)},
-    "on a node": {"nodeName": "n", "readyReplicas": 1, "observedGeneration": 3},
-    "reported": {"serverless": ServerlessStatus(depth=1)},
+    "invalid earlier": ready("InvalidSpec", seen=2),
+    "once ready": GPUUnitStatus(timeline=Timeline(readyAt=WHEN)),
+}
+STARTING = attrs.evolve(unit("p-1", "p", None), status=ready("DeploymentProgressing"))
+IN_STOCK = attrs.evolve(STARTING, metadata=attrs.evolve(STARTING.metadata, namespace=STOCK))
+SOURCES = {
+    "units by function": TEMPLATE,
+    "units by template": WORKER,
+    "units by service": STRAY,
+    "stock by spec": IN_STOCK,
 }
 
 
-def changed(before: GPUUnit) -> dict[str, GPUUnit]:
-    """Return the unit after each change that a user, the manager or the activator may make."""
+def changes(value: GPUUnit) -> Iterator[Change]:
+    """Yield the changes of a unit. It stays a worker of the same unit, with the same specName."""
+    return changes_of(value, kept=(".spec.specName", ".spec.serverless.workerOf"))
 
-    def respecified(spec: dict[str, Any]) -> GPUUnit:
-        metadata = attrs.evolve(before.metadata, generation=before.metadata.generation + 1)
-        return attrs.evolve(before, metadata=metadata, spec=attrs.evolve(before.spec, **spec))
 
-    function = before.spec.serverless or FUNCTION
-    return {
-        **{
-            name: attrs.evolve(before, metadata=attrs.evolve(before.metadata, **change))
-            for name, change in METADATA.items()
-        },
-        **{
-            name: attrs.evolve(before, status=attrs.evolve(before.status, **change))
-            for name, change in STATUS.items()
-        },
-        **{name: respecified({name: value}) for name, value in SPEC.items()},
-        **{
-            name: respecified({"serverless": attrs.evolve(function, **{name: value})})
-            for name, value in LIMITS.items()
-        },
-        "another function": respecified({"serverless": attrs.evolve(function, requestID="other")}),
-        "no function": respecified({"serverless": None}),
+async def asleep_with(status: GPUUnitStatus, heard_at: float) -> tuple[list[str], Counter[str]]:
+    """Change all members of all units while each unit has this status."""
+    units = {
+        source: attrs.evolve(each, status=status) if each is not IN_STOCK else each
+        for source, each in SOURCES.items()
     }
+    scene = Scene(FORMER, *units.values(), heard_at=heard_at)
+    await scene.woken()
+    return await asleep(scene, "echo", units.items(), changes)
 
 
-def test_the_changes_cover_every_field_of_a_spec() -> None:
-    fixed = {"specName", "serverless", "requestID", "workerOf"}
-    fields = {each.name for kind in (GPUUnitSpec, Serverless) for each in attrs.fields(kind)}
-    assert {*SPEC, *LIMITS} == fields - fixed
-    assert {each.name for each in attrs.fields(GPUUnitStatus)} - {"phase"} <= {
-        *STATUS["on a node"],
-        "conditions",
-        "timeline",
-        "serverless",
-        "serviceName",
-        "accessURL",
-    }
-
-
-CHANGES = tuple(changed(TEMPLATE))
-
-
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("start", ["new", "invalid", "invalid earlier", "once ready", "failed"])
+@pytest.mark.parametrize("status", STATUSES.values(), ids=STATUSES)
 @pytest.mark.parametrize("heard_at", [0.0, -SILENT_SECONDS], ids=["heard", "silent"])
-async def test_each_change_that_an_observation_shows_wakes(
-    heard_at: float, start: str, change: str
+async def test_no_change_that_an_observation_shows_leaves_the_function_asleep(
+    heard_at: float, status: GPUUnitStatus
 ) -> None:
-    template, worker = changed(TEMPLATE).get(start, TEMPLATE), changed(WORKER).get(start, WORKER)
-    other_template, other_worker = changed(template)[change], changed(worker)[change]
-    before = decisive(await observed(template, worker, heard_at=heard_at))
-    if decisive(await observed(other_template, worker, heard_at=heard_at)) != before:
-        assert template_state(template) != template_state(other_template)
-    if decisive(await observed(template, other_worker, heard_at=heard_at)) != before:
-        assert worker_state(worker) != worker_state(other_worker)
+    missed, mattered = await asleep_with(status, heard_at)
+    assert missed == []
+    assert set(mattered) == {*SOURCES}
 
 
 @asynccontextmanager
@@ -282,13 +265,7 @@ async def at_rest() -> AsyncIterator[Scaled]:
 
 
 async def woken(made: Scaled) -> set[str]:
-    [queue] = made.activator.queues
-    keys = set()
-    while queue.depth:
-        key = await queue.get()
-        queue.done(key)
-        keys.add(key)
-    return keys
+    return await drained(*made.activator.queues)
 
 
 async def change_template(made: Scaled) -> None:
