@@ -308,6 +308,20 @@ def _leader_stops_while_a_create_may_land(rng: Random, script: Script) -> Iterat
         yield PlannedFault(at=stops_at, process=LEADER, kind=FaultKind.STOP, seconds=10.0)
 
 
+def _edit_of_a_child_is_put_back_late(rng: Random, script: Script) -> Iterator[PlannedFault]:
+    """Hit the first patch that puts an edit back, before or after the server carries it out."""
+    kinds = (
+        FaultKind.DROPPED,
+        FaultKind.ANSWER_LOST,
+        FaultKind.LANDS_LATE,
+        FaultKind.CRASH_SENT,
+    )
+    for edited in script.edited:
+        kind, seconds = rng.choice(kinds), rng.uniform(5.0, 40.0)
+        aim = f"/unit-{edited.name}"
+        yield from _at_each(MANAGERS, edited.begins_at, kind, Target.PATCH, aim, seconds)
+
+
 SEQUENCES: Final[tuple[Callable[[Random, Script], Iterable[PlannedFault]], ...]] = (
     _unit_create_lands_after_deletion,
     _unit_create_is_slow,
@@ -332,6 +346,7 @@ SEQUENCES: Final[tuple[Callable[[Random, Script], Iterable[PlannedFault]], ...]]
     _leader_stops_while_a_create_may_land,
     _claim_lands_after_its_rival_started,
     _answers_to_two_equal_requests_are_lost,
+    _edit_of_a_child_is_put_back_late,
 )
 
 

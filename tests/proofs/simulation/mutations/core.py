@@ -325,8 +325,6 @@ CORE: Final = (
         "gpuruntime.reconcilers.unit.start_stages",
         "    return len(before) >= len(after) or is_slow(after)",
         "    return False",
-        "tests/rooms/reconcilers/unit/test_claimed_start.py"
-        "::test_a_slow_start_says_where_it_is_with_one_write_for_each_stage",
     ),
     Mutation(
         "a node name is dropped while the Pod is unknown",
@@ -354,15 +352,18 @@ CORE: Final = (
         "gpuruntime.reconcilers.children.drift",
         "with_guarded(applied.body if applied else {}, live)",
         "applied.body if applied else {}",
-        "tests/rooms/reconcilers/unit/test_edits_by_hand.py",
     ),
     Mutation(
         "children select Pods by the unit's name alone",
         "gpuruntime.reconcilers.unit.observed",
         "        if own is not None and labels.UNIT_UID not in own.selector:",
         "        if True:",
-        "tests/rooms/reconcilers/unit/test_same_name.py"
-        "::test_nothing_of_a_unit_leads_to_a_pod_of_an_earlier_unit_of_the_name",
+    ),
+    Mutation(
+        "a Service selects Pods by the unit's name alone",
+        "gpuruntime.reconcilers.unit.children",
+        '        "selector": dict(selector),\n        "ports"',
+        '        "selector": {labels.UNIT: unit.metadata.name},\n        "ports"',
     ),
     Mutation(
         "a child is found by its label only",
@@ -371,5 +372,12 @@ CORE: Final = (
         "(unit_name(child),)",
         "tests/rooms/reconcilers/unit/test_reads.py"
         "::test_a_child_wakes_its_unit_whatever_its_labels_say",
+    ),
+    Mutation(
+        "an edit of a child's labels or owner wakes no unit",
+        "gpuruntime.reconcilers.children.drift",
+        "    return (metadata.labels, metadata.annotations, metadata.ownerReferences, "
+        "bytes(live.spec))\n",
+        "    return (metadata.annotations, bytes(live.spec))\n",
     ),
 )

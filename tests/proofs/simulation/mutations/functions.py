@@ -72,4 +72,29 @@ FUNCTIONS: Final = (
         "                expected_sequence=expected,\n",
         "                message_id=own.token,\n",
     ),
+    Mutation(
+        "the wait before its start counts into an attempt",
+        "gpuruntime.worker.attempt",
+        "        longest = self._tools.options.attempt_seconds\n",
+        "        waited = self._tools.now() - mine.record.acceptedAt\n"
+        "        longest = self._tools.options.attempt_seconds - waited.total_seconds()\n",
+    ),
+    Mutation(
+        "the patience of a synchronous caller limits the attempt",
+        "gpuruntime.serverless.calling.acceptance",
+        "timeoutSeconds=request.timeoutSeconds or 0",
+        "timeoutSeconds=request.timeoutSeconds or request.waitSeconds",
+    ),
+    Mutation(
+        "a synchronous caller without an answer waits on",
+        "gpuruntime.serverless.calling.invocations",
+        "                async with asyncio.timeout(seconds):\n",
+        "                async with asyncio.timeout(None):\n",
+    ),
+    Mutation(
+        "a synchronous caller does not wait at all",
+        "gpuruntime.serverless.calling.invocations",
+        "        if ended is None and seconds > 0:\n",
+        "        if False:\n",
+    ),
 )

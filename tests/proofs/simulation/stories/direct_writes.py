@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
+from gpuruntime.embedded.kinds.cluster_objects import NODES
+from gpuruntime.embedded.nodes.failures import FAIL_VARIABLE, Fault
 from gpuruntime.kube.client import Client
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
@@ -15,9 +17,17 @@ from tests.proofs.simulation.checks.unit_status import is_ready, reason_of
 from tests.proofs.simulation.stories.script import (
     ENVELOPES,
     DirectStory,
+    LateNodeStory,
     RestoredStory,
     ResumedStory,
 )
+
+PRODUCT: Final = "NVIDIA-LATE"
+# Longer than the stage of a quick start.
+WAIT_SECONDS: Final = 10.0
+NEVER_READY: Final[JsonObject] = {
+    "envs": [{"name": FAIL_VARIABLE, "value": Fault.NEVER_READY}],
+}
 
 
 class StoryContext(Protocol):
@@ -31,18 +41,19 @@ class StoryContext(Protocol):
 
     def unit(self, name: str) -> GPUUnit | None: ...
 
+    def require(self, holds: object, what: str) -> None: ...
+
+    def note(self, story: str, text: str) -> None: ...
+
     async def until(self, holds: Callable[[], object]) -> None: ...
 
 
-async def write_directly(context: StoryContext, story: DirectStory | ResumedStory) -> None:
+async def write_directly(context: StoryContext, story: DirectStory) -> None:
     await asyncio.sleep(story.begins_at)
-    if isinstance(story, ResumedStory):
-        await _resume_without_room(context, story)
-        return
     key = Key(INSTANCE, story.name)
     memory = "not-a-quantity" if story.is_bad else "1Gi"
     spec: JsonObject = {"specName": "direct", "image": "python:3.12", "memory": memory}
-    await _write(context, story.name, spec, {})
+    await write_unit(context, story.name, spec)
     if story.is_bad:
         await context.until(lambda: reason_of(context.unit(story.name)) == "InvalidSpec")
         await context.kubectl.patch(GPU_UNITS, key, {"spec": {"memory": "1Gi"}})
@@ -63,26 +74,38 @@ async def restore(context: StoryContext, story: RestoredStory) -> None:
         labels.SOURCE_STOCK_UID: stock.metadata.uid,
     }
     spec: JsonObject = {"specName": "ample", "image": "a:1", **ENVELOPES["ample"]}
-    await _write(context, story.name, spec, source)
+    await write_unit(context, story.name, spec, source)
     await context.until(lambda: is_ready(context.unit(story.name)))
 
 
-async def _resume_without_room(context: StoryContext, story: ResumedStory) -> None:
+async def resume_without_room(context: StoryContext, story: ResumedStory) -> None:
     """Resume a unit that no node takes; its status at the end is compared with a fresh look."""
+    await asyncio.sleep(story.begins_at)
     spec: JsonObject = {"specName": "vast", "image": "a:1", "memory": "64Ti", "suspended": True}
-    await _write(context, story.name, spec, {})
+    await write_unit(context, story.name, spec)
     await context.until(lambda: reason_of(context.unit(story.name)) == "ScaledToZero")
     key = Key(INSTANCE, story.name)
     await context.kubectl.patch(GPU_UNITS, key, {"spec": {"suspended": False}})
 
 
-async def _write(
-    context: StoryContext, name: str, spec: JsonObject, annotations: JsonObject
+async def start_slowly(context: StoryContext, story: LateNodeStory) -> None:
+    """Start a unit once a node is labelled; at the end its status says which stage never ends."""
+    await asyncio.sleep(story.begins_at)
+    spec: JsonObject = {"specName": "late", "image": "a:1", "gpuProduct": PRODUCT}
+    await write_unit(context, story.name, {**spec, "template": NEVER_READY})
+    await context.until(lambda: reason_of(context.unit(story.name)) == "PodUnschedulable")
+    await asyncio.sleep(WAIT_SECONDS)
+    labelled: JsonObject = {"metadata": {"labels": {labels.GPU_PRODUCT: PRODUCT}}}
+    await context.kubectl.patch(NODES, Key("", "node-0"), labelled)
+
+
+async def write_unit(
+    context: StoryContext, name: str, spec: JsonObject, annotations: JsonObject | None = None
 ) -> None:
     body: JsonObject = {
         "apiVersion": GPU_UNITS.api_version,
         "kind": GPU_UNITS.kind,
-        "metadata": {"name": name, "annotations": annotations},
+        "metadata": {"name": name, "annotations": annotations or {}},
         "spec": spec,
     }
     await context.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)

@@ -20,6 +20,7 @@ class FunctionStep(StrEnum):
     IMAGE = "another image"
     EXPIRE = "a call that nobody takes in time"
     CANCEL = "a call that is taken back"
+    OUTWAIT = "a call that starts after its caller has stopped waiting"
 
 
 class ExpectedEnd(Enum):
@@ -45,11 +46,17 @@ class Call:
     expected_end: ExpectedEnd = ExpectedEnd.ANSWERED
     # More than any clock is wrong.
     life_seconds: int = 14_400
+    # How long its caller waits if it is synchronous.
+    wait_seconds: int = 300
 
     @property
     def payload(self) -> dict[str, Any]:
         is_refused = self.expected_end is ExpectedEnd.REFUSED
         return {"seconds": self.seconds, "fails": self.fails, "isRefused": is_refused}
+
+
+# It takes longer than its caller waits.
+OUTWAITING: Final = Call(name="call-outwaiting", seconds=10.0, wait_seconds=3)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -86,7 +93,8 @@ def functions_of(rng: Random, *, earliest: float) -> tuple[FunctionStory, ...]:
 
 def _function(rng: Random, earliest: float) -> FunctionStory:
     maximum = rng.randint(1, 3)
-    chosen = rng.sample(tuple(FunctionStep), rng.randint(2, 4))
+    others = [each for each in FunctionStep if each is not FunctionStep.OUTWAIT]
+    chosen = rng.sample(others, rng.randint(2, 4))
     steps = [(FunctionStep.BURST, _calls(rng, 0))]
     steps += [(step, _calls(rng, number)) for number, step in enumerate(chosen, start=1)]
     return FunctionStory(
@@ -96,7 +104,7 @@ def _function(rng: Random, earliest: float) -> FunctionStory:
         maximum=maximum,
         concurrency=rng.randint(1, 2),
         idle_seconds=rng.choice((0, 5, 15)),
-        steps=tuple(steps),
+        steps=(*steps, (FunctionStep.OUTWAIT, (OUTWAITING,))),
         is_deleted=rng.random() < 0.5,
         last_calls=_calls(rng, len(steps)) if rng.random() < 0.6 else (),
         is_followed=rng.random() < 0.6,

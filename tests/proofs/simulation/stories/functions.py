@@ -111,6 +111,8 @@ class FunctionStoryRun:
                 await self._cancel(
                     attrs.evolve(calls[0], seconds=10.0, expected_end=ExpectedEnd.CANCELLED)
                 )
+            case FunctionStep.OUTWAIT:
+                await self._outwait(calls[0])
             case _:
                 assert_never(step)
         self._context.note(self._story.operation, step.value)
@@ -205,6 +207,24 @@ class FunctionStoryRun:
         await self._change(suspended=False)
         for call in calls:
             await self._until_ended(call)
+
+    async def _outwait(self, call: Call) -> None:
+        """Call the suspended function, and resume it when an attempt would be over.
+
+        The caller waits for as long as it said, and the attempt takes longer than that.
+        """
+        await self._change(suspended=True)
+        await self._context.until(lambda: not self._workers)
+        body = self._invocation(call, "sync")
+        definite = await self._caller.call("POST", INVOCATIONS, body)
+        waited = asyncio.get_running_loop().time() - definite.sent_at
+        is_open = definite.answer.status == 202 and definite.answer.data["completedAt"] is None
+        self._require(is_open, f"{call.name}, while suspended: {definite.answer}")
+        self._require(waited >= call.wait_seconds, f"{call.name}: answered after {waited:g} s")
+        self._context.invocations.accept(self._story.name, call.name)
+        await asyncio.sleep(ATTEMPT_SECONDS)
+        await self._change(suspended=False)
+        await self._until_ended(call)
 
     async def _cancel(self, call: Call) -> None:
         await self._send(call)
@@ -311,7 +331,7 @@ class FunctionStoryRun:
             "mode": mode,
             "payload": call.payload,
             "lifeSeconds": call.life_seconds,
-            "waitSeconds": 300,
+            "waitSeconds": call.wait_seconds,
         }
 
     def _require(self, holds: object, what: str) -> None:

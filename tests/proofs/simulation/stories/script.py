@@ -11,6 +11,12 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.operations.hashing import derived_name
+from tests.proofs.simulation.stories.children_script import (
+    EditedStory,
+    RemadeStory,
+    edited,
+    remade,
+)
 from tests.proofs.simulation.stories.function_script import (
     FUNCTION_SPEC,
     FunctionStory,
@@ -177,6 +183,14 @@ class ResumedStory:
     name: str
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class LateNodeStory:
+    """A unit, created with kubectl, that waits for a node and then never becomes ready."""
+
+    begins_at: float
+    name: str
+
+
 class Release(StrEnum):
     """How the first unit that mounts a storage releases it."""
 
@@ -244,6 +258,9 @@ class Script:
     namesakes: tuple[NamesakesStory, ...]
     restored: tuple[RestoredStory, ...]
     resumed: tuple[ResumedStory, ...]
+    late_nodes: tuple[LateNodeStory, ...]
+    edited: tuple[EditedStory, ...]
+    remade: tuple[RemadeStory, ...]
     storage_changes: tuple[StorageChangeStory, ...]
     functions: tuple[FunctionStory, ...]
 
@@ -273,6 +290,7 @@ def script_of(seed: int) -> Script:
     if rng.random() < 0.5:
         pools.append(_pool(rng, "doomed", is_deleted=True))
     direct = [_direct(rng, each) for each in range(rng.randint(0, 2))]
+    children = Random(f"{number} children")
     return Script(
         units=(*ample, *warm, *scarce),
         contests=tuple(contests),
@@ -284,6 +302,9 @@ def script_of(seed: int) -> Script:
         namesakes=tuple(namesakes),
         restored=tuple(restored),
         resumed=_resumed(Random(f"{number} resumed")),
+        late_nodes=_late_nodes(Random(f"{number} late nodes")),
+        edited=edited(children, _moment(children)),
+        remade=remade(children, _moment(children)),
         storage_changes=_storage_changes(Random(f"{number} meddling")),
         functions=functions_of(Random(f"{number} functions"), earliest=FIRST_SECOND),
     )
@@ -322,6 +343,10 @@ def _restored(rng: Random) -> RestoredStory:
 
 def _resumed(rng: Random) -> tuple[ResumedStory, ...]:
     return (ResumedStory(begins_at=_moment(rng), name="resumed"),) if rng.random() < 0.4 else ()
+
+
+def _late_nodes(rng: Random) -> tuple[LateNodeStory, ...]:
+    return (LateNodeStory(begins_at=_moment(rng), name="late"),) if rng.random() < 0.4 else ()
 
 
 def _storages(rng: Random) -> tuple[StorageStory, ...]:

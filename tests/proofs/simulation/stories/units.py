@@ -1,7 +1,7 @@
 """The runner of all stories, and the stories of units, stock and pools with their checks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -23,16 +23,20 @@ from tests.proofs.simulation.checks.invocations import Invocations
 from tests.proofs.simulation.checks.unit_status import is_ready, reason_of
 from tests.proofs.simulation.event_log import EventLog
 from tests.proofs.simulation.processes import Supervisor
-from tests.proofs.simulation.stories.direct_writes import restore, write_directly
+from tests.proofs.simulation.stories.children import edit_children, remake
+from tests.proofs.simulation.stories.direct_writes import (
+    restore,
+    resume_without_room,
+    start_slowly,
+    write_directly,
+)
 from tests.proofs.simulation.stories.functions import FunctionStoryRun
 from tests.proofs.simulation.stories.script import (
     BROKEN,
     ENVELOPES,
     SCARCE,
     ContestStory,
-    DirectStory,
     PoolStory,
-    ResumedStory,
     Script,
     SeedStory,
     Step,
@@ -78,42 +82,30 @@ class StoryRunner:
 
     async def run(self, script: Script) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for unit in script.units:
-                tasks.create_task(UnitStoryRun(self, unit).run(), name=f"{STORY}{unit.operation}")
-            for contest in script.contests:
-                tasks.create_task(self.contest(contest), name=f"{STORY}{contest.operation}")
-            for seed in script.seeds:
-                tasks.create_task(self.seed_stock(seed), name=f"{STORY}{seed.operation}")
-            for pool in script.pools:
-                tasks.create_task(self.keep_pool(pool), name=f"{STORY}{pool.operation}")
-            for storage in script.storages:
-                tasks.create_task(
-                    StorageStoryRun(self, storage).run(), name=f"{STORY}{storage.operation}"
-                )
-            for shrinking_pool in script.shrinking_pools:
-                tasks.create_task(
-                    ShrinkingPoolStoryRun(self, shrinking_pool).run(),
-                    name=f"{STORY}{shrinking_pool.name}",
-                )
-            for namesakes in script.namesakes:
-                tasks.create_task(make_namesakes(self, namesakes), name=f"{STORY}{namesakes.name}")
-            for restored in script.restored:
-                tasks.create_task(restore(self, restored), name=f"{STORY}{restored.name}")
-            for storage_changes in script.storage_changes:
-                tasks.create_task(
-                    StorageChangeStoryRun(self, storage_changes).run(),
-                    name=f"{STORY}{storage_changes.operation}",
-                )
-            for function in script.functions:
-                tasks.create_task(
-                    FunctionStoryRun(self, function).run(), name=f"{STORY}{function.operation}"
-                )
-            direct_writes: tuple[DirectStory | ResumedStory, ...] = (
-                *script.direct,
-                *script.resumed,
-            )
-            for direct in direct_writes:
-                tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")
+            for name, story in self._stories(script):
+                tasks.create_task(story, name=f"{STORY}{name}")
+
+    def _stories(self, script: Script) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield each story with its name."""
+        yield from ((each.operation, UnitStoryRun(self, each).run()) for each in script.units)
+        yield from ((each.operation, self.contest(each)) for each in script.contests)
+        yield from ((each.operation, self.seed_stock(each)) for each in script.seeds)
+        yield from ((each.operation, self.keep_pool(each)) for each in script.pools)
+        for storage in script.storages:
+            yield storage.operation, StorageStoryRun(self, storage).run()
+        for shrinking in script.shrinking_pools:
+            yield shrinking.name, ShrinkingPoolStoryRun(self, shrinking).run()
+        yield from ((each.name, make_namesakes(self, each)) for each in script.namesakes)
+        yield from ((each.name, restore(self, each)) for each in script.restored)
+        for storage_change in script.storage_changes:
+            yield storage_change.operation, StorageChangeStoryRun(self, storage_change).run()
+        for function in script.functions:
+            yield function.operation, FunctionStoryRun(self, function).run()
+        yield from ((each.name, write_directly(self, each)) for each in script.direct)
+        yield from ((each.name, resume_without_room(self, each)) for each in script.resumed)
+        yield from ((each.name, start_slowly(self, each)) for each in script.late_nodes)
+        yield from ((each.name, edit_children(self, each)) for each in script.edited)
+        yield from ((each.name, remake(self, each)) for each in script.remade)
 
     def note(self, story: str, text: str) -> None:
         self.results.setdefault(story, []).append(text)
