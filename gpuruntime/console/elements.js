@@ -16,6 +16,15 @@ export function button(label, press, attributes = {}) {
   return element("button", { type: "button", onclick: press, ...attributes }, label);
 }
 
+/** A small button of a row that opens a dialog; a screen reader hears what it acts on, too. */
+export function rowButton(verb, object, open) {
+  return button(verb, open, {
+    class: "small",
+    "aria-label": `${verb} ${object}`,
+    "aria-haspopup": "dialog",
+  });
+}
+
 export function badge(word, kind) {
   return element("span", { class: "badge", "data-kind": kind }, word);
 }

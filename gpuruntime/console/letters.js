@@ -2,7 +2,7 @@
 
 import { call, pathOf } from "./api.js";
 import { confirmDialog } from "./dialogs.js";
-import { badge, button, element } from "./elements.js";
+import { badge, element, rowButton } from "./elements.js";
 import { age } from "./moments.js";
 import { LiveTable } from "./table.js";
 
@@ -45,16 +45,8 @@ export function letterTable(again) {
           element(
             "span",
             { class: "actions" },
-            button("Redrive", () => redrive(now(), again), {
-              class: "small",
-              "aria-label": `Redrive ${now().invocationID}`,
-              "aria-haspopup": "dialog",
-            }),
-            button("Discard", () => discard(now(), again), {
-              class: "small",
-              "aria-label": `Discard ${now().invocationID}`,
-              "aria-haspopup": "dialog",
-            }),
+            rowButton("Redrive", now().invocationID, () => redrive(now(), again)),
+            rowButton("Discard", now().invocationID, () => discard(now(), again)),
           ),
       },
     ],

@@ -2,7 +2,7 @@
 
 import { call, operationId, pathOf } from "./api.js";
 import { confirmDialog, formDialog } from "./dialogs.js";
-import { button, element } from "./elements.js";
+import { button, element, rowButton } from "./elements.js";
 import { LiveList } from "./lists.js";
 import { age } from "./moments.js";
 import { sharesBar } from "./shares.js";
@@ -62,16 +62,8 @@ function poolColumns() {
         element(
           "span",
           { class: "actions" },
-          button("Resize", () => resizePool(now()), {
-            class: "small",
-            "aria-label": `Resize pool ${now().name}`,
-            "aria-haspopup": "dialog",
-          }),
-          button("Delete", () => deletePool(now()), {
-            class: "small",
-            "aria-label": `Delete pool ${now().name}`,
-            "aria-haspopup": "dialog",
-          }),
+          rowButton("Resize", `pool ${now().name}`, () => resizePool(now())),
+          rowButton("Delete", `pool ${now().name}`, () => deletePool(now())),
         ),
     },
   ];

@@ -2,7 +2,7 @@
 
 import { call, operationId, pathOf } from "./api.js";
 import { confirmDialog, formDialog } from "./dialogs.js";
-import { button, element } from "./elements.js";
+import { button, element, rowButton } from "./elements.js";
 import { LiveList } from "./lists.js";
 import { age } from "./moments.js";
 import { stateCell } from "./units.js";
@@ -52,17 +52,9 @@ function storageColumns() {
           "span",
           { class: "actions" },
           storage.prepare === "Failed"
-            ? button("Recover", () => recoverStorage(storage.name), {
-                class: "small",
-                "aria-label": `Recover storage ${storage.name}`,
-                "aria-haspopup": "dialog",
-              })
+            ? rowButton("Recover", `storage ${storage.name}`, () => recoverStorage(storage.name))
             : "",
-          button("Delete", () => deleteStorage(storage), {
-            class: "small",
-            "aria-label": `Delete storage ${storage.name}`,
-            "aria-haspopup": "dialog",
-          }),
+          rowButton("Delete", `storage ${storage.name}`, () => deleteStorage(storage)),
         ),
     },
   ];

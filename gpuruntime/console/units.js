@@ -2,7 +2,7 @@
 
 import { call, operationId, pathOf } from "./api.js";
 import { confirmDialog, factList, formDialog, openDialog, problemBox } from "./dialogs.js";
-import { button, element, phaseBadge, say } from "./elements.js";
+import { button, element, phaseBadge, rowButton, say } from "./elements.js";
 import { LiveList } from "./lists.js";
 import { age, clockTime } from "./moments.js";
 import { timelineBar, timelineList } from "./timeline.js";
@@ -58,12 +58,7 @@ export function unitColumns() {
       isQuiet: true,
       isFixed: true,
       class: "acts",
-      cell: (now) =>
-        button("Delete", () => deleteUnit(now().name), {
-          class: "small",
-          "aria-label": `Delete unit ${now().name}`,
-          "aria-haspopup": "dialog",
-        }),
+      cell: (now) => rowButton("Delete", `unit ${now().name}`, () => deleteUnit(now().name)),
     },
   ];
 }
