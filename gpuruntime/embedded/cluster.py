@@ -45,6 +45,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
+KUBELET: Final = "kubelet"
 # Kinds that own nothing and have no owner.
 UNOWNED: Final = frozenset({"Event", "Lease"})
 
@@ -92,8 +93,18 @@ class EmbeddedCluster:
         self._now = _in_whole_seconds(now)
         self._client = Client(self.transport)
         self._informers = Informers(self._client, self._rng(options, "mirrors"))
+        self._kubelet_events = EventRecorder(
+            self._client,
+            component=KUBELET,
+            now=self._now,
+            rng=self._rng(options, f"events of {KUBELET}"),
+        )
         self._processes = ProcessPods(
-            self._client, self._informers, programs=options.programs, now=self._now
+            self._client,
+            self._informers,
+            self._kubelet_events,
+            programs=options.programs,
+            now=self._now,
         )
         self._parts = {**self._controllers(), **self._collector()}
 
@@ -129,7 +140,7 @@ class EmbeddedCluster:
 
     def _controllers(self) -> dict[str, Part]:
         client, informers, now, options = self._client, self._informers, self._now, self._options
-        parts: dict[str, Part] = {}
+        parts: dict[str, Part] = {f"events of {KUBELET}": self._kubelet_events.run}
 
         def recorder(component: str) -> EventRecorder:
             rng = self._rng(options, f"events of {component}")
@@ -152,7 +163,7 @@ class EmbeddedCluster:
         kubelet = Kubelet(
             client,
             informers,
-            recorder("kubelet"),
+            self._kubelet_events,
             now=now,
             pace=options.pace,
             programs=options.programs,

@@ -130,8 +130,12 @@ class Client:
         *,
         resource_version: str = "",
         subresource: str = "",
+        content_type: str = MERGE_PATCH,
     ) -> ObjectT:
-        """Send a merge patch. With a resource_version it applies to exactly that version."""
+        """Send a merge patch, or the kind of patch that `content_type` names.
+
+        With a resource_version it applies to exactly that version.
+        """
         call = Call("patch", str(resource), str(key))
         response = await self._send(
             call,
@@ -139,7 +143,7 @@ class Client:
             object_path(resource, key, subresource),
             accept_of(resource),
             body=_guarded(patch, resource_version),
-            content_type=MERGE_PATCH,
+            content_type=content_type,
         )
         return object_of(response, resource, call)
 

@@ -8,6 +8,8 @@ import attrs
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+# For built-in kinds only.
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -13,10 +13,9 @@ from gpuruntime.embedded.apiserver.status_errors import (
 from gpuruntime.embedded.apiserver.strategic_patch import strategic_patch
 from gpuruntime.embedded.objects.registry import Kind
 from gpuruntime.embedded.schemas.go_types import go_structs
-from gpuruntime.kube.transport import MERGE_PATCH
+from gpuruntime.kube.transport import MERGE_PATCH, STRATEGIC_PATCH
 
 JSON_PATCH: Final = "application/json-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 Amend = Callable[[Document], Document]

@@ -57,8 +57,16 @@ class FieldSelector:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class SecretSelector:
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class ValueSource:
     fieldRef: FieldSelector | None = None
+    secretKeyRef: SecretSelector | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)

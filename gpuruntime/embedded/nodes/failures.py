@@ -77,6 +77,13 @@ def failure_of(pod: Pod, container: Container) -> Failure | None:
     return _parsed(asked, f"annotation {FAIL}") if asked and container.name == named else None
 
 
+def failing_with(fault: Fault, words: str, container: Container, pod: Pod) -> Pod:
+    """Return the Pod with a requested failure of the container."""
+    asked = {FAIL: f"{fault}: {words}", CONTAINER: container.name}
+    notes = {**pod.metadata.annotations, **asked}
+    return attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, annotations=notes))
+
+
 def run_seconds(pod: Pod, pace: Pace) -> float:
     text = pod.metadata.annotations.get(RUN_SECONDS, "")
     try:

@@ -14,7 +14,14 @@ from gpuruntime.embedded.kinds.cluster_objects import Node
 from gpuruntime.embedded.kinds.pod_objects import PODS, Container, Pod
 from gpuruntime.embedded.nodes.addresses import Addresses
 from gpuruntime.embedded.nodes.container_timeline import NEVER
-from gpuruntime.embedded.nodes.failures import Pace
+from gpuruntime.embedded.nodes.failures import Fault, Pace, failing_with
+from gpuruntime.embedded.nodes.pod_secrets import (
+    RETRY_SECONDS,
+    MissingSecretError,
+    demand_files,
+    failed_mount,
+    variables_of,
+)
 from gpuruntime.embedded.nodes.pod_status_plan import (
     TOLERANCE_SECONDS,
     Sandbox,
@@ -38,13 +45,17 @@ WORKERS: Final = 4
 
 @attrs.define(slots=True)
 class _TrackedPod:
-    """A Pod that the kubelet runs; moments are the loop's."""
+    """A Pod that the kubelet runs; moments are the loop's.
+
+    `waits_for` has the words about a missing Secret; the Pod's clock starts when it exists.
+    """
 
     uid: str
     sandbox: Sandbox
     began_at: float
     noted_until: float = -1.0
     stops_at: float | None = None
+    waits_for: str = ""
 
 
 class Kubelet:
@@ -91,8 +102,40 @@ class Kubelet:
             return await self._end(pod, tracked)
         if pod.is_finished:
             return DONE
-        shown = failing_without(*missing, pod, self._programs) if missing else pod
-        return await self._show(shown, tracked)
+        if missing:
+            return await self._show(failing_without(*missing, pod, self._programs), tracked)
+        return await self._wait_for_secrets(pod, tracked) or await self._show(pod, tracked)
+
+    async def _wait_for_secrets(self, pod: Pod, tracked: _TrackedPod) -> Result | None:
+        """Show what is missing of a Pod's Secrets; return None if it may start, or has started."""
+        if any(each.state.waiting is None for each in pod.status.containerStatuses):
+            return None
+        try:
+            await demand_files(self._client, pod)
+        except MissingSecretError as error:
+            return await self._hold(pod, tracked, failed_mount(error))
+        for container in pod.spec.containers:
+            try:
+                await variables_of(self._client, pod, container)
+            except MissingSecretError as error:
+                if tracked.waits_for != str(error):
+                    tracked.waits_for, tracked.noted_until = str(error), -1.0
+                failing = failing_with(Fault.CONFIG_ERROR, str(error), container, pod)
+                await self._show(failing, tracked)
+                return Result(RETRY_SECONDS)
+        if tracked.waits_for:
+            tracked.waits_for = ""
+            tracked.began_at, tracked.noted_until = loop_time(), -1.0
+        return None
+
+    async def _hold(self, pod: Pod, tracked: _TrackedPod, note: Note) -> Result:
+        """Keep the Pod at its beginning, as its volumes cannot be set up."""
+        if tracked.waits_for != note.message:
+            self._events.note(pod, note)
+        tracked.waits_for = note.message
+        current = simulated_status(pod, tracked.sandbox, 0.0, now=self._now())
+        await write_status(self._client, self._pods, pod, pod.status, current.status)
+        return Result(RETRY_SECONDS)
 
     async def _show(self, pod: Pod, tracked: _TrackedPod) -> Result:
         offset = loop_time() - tracked.began_at

@@ -5,7 +5,7 @@ import errno
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from gpuruntime.embedded.nodes.container_timeline import (
     is_restarted,
     policy_of,
 )
+from gpuruntime.embedded.nodes.pod_secrets import RETRY_SECONDS, MissingSecretError
 from gpuruntime.embedded.processes.guarded_processes import Process, Processes
 from gpuruntime.embedded.processes.probes import (
     port_asked,
@@ -31,6 +32,7 @@ from gpuruntime.embedded.processes.probes import (
     wait_until_passed,
 )
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, start_of
+from gpuruntime.kube.events import Note
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 
 # After a run of this length the back-off starts over.
@@ -56,13 +58,18 @@ class ProcessStatus:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodContext:
-    """Dependencies of a Pod's containers; `changed` is called when a status changes."""
+    """Dependencies of a Pod's containers; `changed` is called when a status changes.
+
+    `variables` returns those of Secrets, or raises MissingSecretError. `note` queues an Event.
+    """
 
     pod: Pod
     folder: Path
     processes: Processes
     now: Callable[[], datetime]
     changed: Callable[[], None]
+    variables: Callable[[Container], Awaitable[Mapping[str, str]]]
+    note: Callable[[Note], None]
 
 
 class ContainerProcess:
@@ -156,7 +163,9 @@ class ContainerProcess:
         delay = 0
         while True:
             began_at = loop_time()
-            end = await self._run_once(places)
+            if (variables := await self._variables()) is None:
+                return False
+            end = await self._run_once(places, variables)
             if self._stopping.is_set() or not is_restarted(self._policy, end.exitCode):
                 self._show(state=ContainerState(terminated=end), is_ready=False, is_started=False)
                 return not end.exitCode
@@ -165,6 +174,21 @@ class ContainerProcess:
             await self._pause(delay, end)
             delay = next(delays)
             self._show(restarts=self.status.restarts + 1)
+
+    async def _variables(self) -> Mapping[str, str] | None:
+        """Return the variables of Secrets once all exist, or None if the container has to stop."""
+        told = ""
+        while not self._stopping.is_set():
+            try:
+                return await self._context.variables(self.container)
+            except MissingSecretError as error:
+                if told != str(error):
+                    told = str(error)
+                    self._context.note(Note("Failed", f"Error: {told}", is_warning=True))
+                waiting = Waiting(reason="CreateContainerConfigError", message=told)
+                self._show(state=ContainerState(waiting=waiting))
+                await is_set_within(self._stopping, RETRY_SECONDS)
+        return None
 
     async def _pause(self, seconds: int, end: Terminated) -> None:
         words = back_off_words(self._context.pod, self.container.name, seconds)
@@ -178,14 +202,19 @@ class ContainerProcess:
         )
         await is_set_within(self._stopping, seconds)
 
-    async def _run_once(self, places: Mapping[str, str]) -> Terminated:
+    async def _run_once(
+        self, places: Mapping[str, str], variables: Mapping[str, str]
+    ) -> Terminated:
         began_at, self.port, self._probe_failure = self._context.now(), _free_port(), ""
         log = self.log(self.status.restarts)
         self.log(self.status.restarts - 2).unlink(missing_ok=True)
         start = start_of(self._context.pod, self.container, self._program, places, self.port)
         try:
             process = self._process = await self._context.processes.start(
-                start.argv, log=log, environment=start.environment, folder=start.folder
+                start.argv,
+                log=log,
+                environment={**start.environment, **variables},
+                folder=start.folder,
             )
         except OSError as error:
             return self._end(_NOT_STARTED, began_at, f"cannot be started: {error}")

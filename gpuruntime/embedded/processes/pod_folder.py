@@ -12,12 +12,11 @@ from typing import Final
 from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.kinds.container_objects import KeyToPath, SecretSource, Volume
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
+from gpuruntime.embedded.nodes.pod_secrets import demand_files, files_of
 from gpuruntime.embedded.processes.programs import relocated
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.models.kubernetes.secrets import SECRETS
 
 OPEN_TO_ALL: Final = 0o777
 
@@ -35,9 +34,15 @@ class PodFolder:
         self._client = client
         self._informers = informers
         self._folders: dict[str, Path] = {}
+        # A mount below one of these volumes may be a file.
+        self._of_secrets = {each.name for each in pod.spec.volumes if each.secret is not None}
 
     async def prepare(self) -> None:
-        """Create folders and write Secrets, or raise NotYetError; repeat it to update Secrets."""
+        """Create folders and write Secrets; repeat it to update Secrets.
+
+        Raise NotYetError or MissingSecretError if something does not exist yet.
+        """
+        await demand_files(self._client, self._pod)
         self._folders = {
             volume.name: self._folder(volume, self._root / str(number))
             for number, volume in enumerate(self._pod.spec.volumes)
@@ -51,7 +56,8 @@ class PodFolder:
         places = {}
         for mount in container.volumeMounts:
             place = self._folders[mount.name] / mount.subPath
-            place.mkdir(parents=True, exist_ok=True)
+            if mount.name not in self._of_secrets:
+                place.mkdir(parents=True, exist_ok=True)
             places[mount.mountPath.rstrip("/")] = str(place)
         return places
 
@@ -79,13 +85,7 @@ class PodFolder:
             if name in {mount.name for mount in container.volumeMounts}
         ]
         places = {path: it for each in readers for path, it in self.places_of(each).items()}
-        key = Key(self._pod.metadata.namespace, source.secretName)
-        try:
-            data = (await self._client.get(SECRETS, key)).data
-        except NotFoundError:
-            if not source.optional:
-                raise NotYetError(f'secret "{source.secretName}" not found') from None
-            data = {}
+        data = await files_of(self._client, self._pod.metadata.namespace, source)
         for item in source.items or [KeyToPath(key=each, path=each) for each in data]:
             if item.key in data:
                 mode = source.defaultMode if item.mode is None else item.mode

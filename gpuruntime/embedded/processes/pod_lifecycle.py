@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.embedded.nodes.pod_secrets import MissingSecretError, failed_mount
 from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
 from gpuruntime.embedded.processes.probes import port_asked
@@ -92,17 +93,20 @@ class PodProcesses:
         while True:
             try:
                 await self._folder.prepare()
-                return
-            except NotYetError as error:
+                break
+            except (NotYetError, MissingSecretError) as error:
+                if isinstance(error, MissingSecretError) and str(error) != self.problem:
+                    self._context.note(failed_mount(error))
                 self.problem = str(error)
                 self._context.changed()
                 await asyncio.sleep(POLL_SECONDS)
+        self.problem = ""
 
     async def _refresh(self) -> None:
         """Keep the Secrets' files current; the files of a deleted Secret stay."""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
-            with suppress(NotYetError):
+            with suppress(NotYetError, MissingSecretError):
                 await self._folder.prepare()
 
     async def _stop(self, grace_seconds: float) -> None:

@@ -17,8 +17,10 @@ import attrs
 
 from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
+from gpuruntime.embedded.controllers.event_writer import EventWriter
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, ContainerStatus, Pod, PodStatus
+from gpuruntime.embedded.nodes.pod_secrets import variables_of
 from gpuruntime.embedded.nodes.pod_status_plan import Sandbox, ended, pod_status
 from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.guarded_processes import Processes, guarded
@@ -34,6 +36,7 @@ from gpuruntime.embedded.processes.programs import (
 )
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
 
@@ -61,6 +64,7 @@ class ProcessPods:
         self,
         client: Client,
         informers: Informers,
+        recorder: EventRecorder,
         *,
         programs: Programs,
         now: Callable[[], datetime],
@@ -68,6 +72,7 @@ class ProcessPods:
         self._client = client
         self._informers = informers
         self._pods = informers.pods
+        self._events = EventWriter(recorder, PODS)
         self._programs = programs
         self._now = now
         self._held: dict[Key, _RunningPod] = {}
@@ -140,6 +145,8 @@ class ProcessPods:
             processes=resources.processes,
             now=self._now,
             changed=lambda: self._queue.add(key),
+            variables=partial(variables_of, self._client, pod),
+            note=lambda note: self._events.note(pod, note),
         )
         volumes = PodFolder(folder, pod, self._client, self._informers)
         processes = PodProcesses(context, volumes, self._programs)
@@ -174,7 +181,7 @@ class ProcessPods:
             held.sandbox,
             tuple(_container_status(each, uid) for each in processes.inits),
             tuple(_container_status(each, uid) for each in processes.mains),
-            has_sandbox=True,
+            has_sandbox=not processes.problem,
             now=self._now(),
             words=processes.problem if processes.problem and not running else words,
         )

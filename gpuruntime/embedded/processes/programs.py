@@ -13,7 +13,7 @@ import attrs
 
 from gpuruntime.embedded.kinds.container_objects import Variable
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
-from gpuruntime.embedded.nodes.failures import CONTAINER, FAIL, Fault
+from gpuruntime.embedded.nodes.failures import Fault, failing_with
 from gpuruntime.framework.mounts import MOUNTS
 
 # The prefix of the ids of these containers.
@@ -86,20 +86,19 @@ def failing_without(container: Container, program: Program, pod: Pod, programs: 
             f"{container.image} runs as a process here, which is possible for a command that "
             f"begins with {' or '.join(INTERPRETERS)}: give the template one"
         )
-    notes = {
-        **pod.metadata.annotations,
-        FAIL: f"{Fault.CONFIG_ERROR}: {words}",
-        CONTAINER: container.name,
-    }
-    return attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, annotations=notes))
+    return failing_with(Fault.CONFIG_ERROR, words, container, pod)
 
 
 def start_of(
     pod: Pod, container: Container, program: Program, places: Mapping[str, str], port: int
 ) -> Start:
-    """Return the container's start, with real folders, address and port."""
+    """Return the container's start, with real folders, address and port, and without Secrets."""
     address = {program.address_variable: f"{LOOPBACK}:{port}"} if program.address_variable else {}
-    given = {each.name: relocated(_value(each, pod), places) for each in container.env}
+    given = {
+        each.name: relocated(_value(each, pod), places)
+        for each in container.env
+        if each.valueFrom is None or each.valueFrom.secretKeyRef is None
+    }
     return Start(
         argv=(program.path, *program.arguments, *_arguments(container, places, port)),
         environment={**_ENVIRONMENT, MOUNTS: json.dumps(places), **given, **address},

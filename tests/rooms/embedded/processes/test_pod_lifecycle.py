@@ -224,3 +224,71 @@ async def test_a_command_without_an_interpreter_is_an_error_that_names_the_inter
         assert main.state.waiting
         assert main.state.waiting.reason == "CreateContainerConfigError"
     assert notes_in(tmp_path) == []
+
+
+PRINT = """
+import os, sys, time
+print(os.environ["TOKEN"], open(sys.argv[1]).read(), flush=True)
+time.sleep(60)
+"""
+
+
+def using_secrets(folder: Path) -> dict[str, Any]:
+    """Return a Pod with a variable of one Secret and a file of another."""
+    given = spec(folder)
+    items = [{"key": "tls.key", "path": "tls.key"}]
+    source = {"secretName": "tls", "items": items}
+    given["volumes"].append({"name": "tls", "secret": source})
+    main = given["containers"][0]
+    main["command"] = ["python", "-c", PRINT]
+    main["args"] = ["/etc/tls/key"]
+    main["env"] = [
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    ]
+    mount = {"name": "tls", "mountPath": "/etc/tls/key", "subPath": "tls.key", "readOnly": True}
+    main["volumeMounts"] = [*main["volumeMounts"], mount]
+    return given
+
+
+def coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+async def test_a_process_gets_variables_and_files_of_secrets_once_they_exist(
+    tmp_path: Path,
+) -> None:
+    def waits(pod: Pod) -> str:
+        waiting = [each.state.waiting for each in pod.status.containerStatuses]
+        return "".join(f"{each.reason}: {each.message}" for each in waiting if each)
+
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=using_secrets(tmp_path))
+        pod = await world.until(PODS, "p", lambda pod: "not found" in pod.status.message)
+        assert pod.status.message == (
+            'MountVolume.SetUp failed for volume "tls" : secret "tls" not found'
+        )
+        prepared = pod.condition("PodReadyToStartContainers")
+        assert prepared
+        assert not prepared.is_true
+        await world.make(SECRETS, "tls", data={"other": coded("x")})
+        await world.until(
+            PODS, "p", lambda pod: "non-existent secret key: tls.key" in pod.status.message
+        )
+        await world.patch(SECRETS, "tls", data={"tls.key": coded("a key")})
+        missing = 'CreateContainerConfigError: secret "hub" not found'
+        await world.until(PODS, "p", lambda pod: waits(pod) == missing)
+        await world.make(SECRETS, "hub", data={"other": coded("x")})
+        without_key = "couldn't find key token in Secret default/hub"
+        await world.until(PODS, "p", lambda pod: without_key in waits(pod))
+        await world.patch(SECRETS, "hub", data={"token": coded("a token")})
+        await until_logged(world, b"a token a key")
+
+
+async def test_a_pod_that_waits_for_a_secret_can_be_deleted(tmp_path: Path) -> None:
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(SECRETS, "tls", data={"tls.key": coded("a key")})
+        await world.make(PODS, "p", spec=using_secrets(tmp_path))
+        await world.until(PODS, "p", lambda pod: "CreateContainerConfigError" in str(pod.status))
+        await world.delete(PODS, "p")
+        await world.until_gone(PODS, "p")
+    assert "main started" not in notes_in(tmp_path)
