@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gpuruntime.models.definitions.rules import PLATFORM_ENV
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Framework, Serverless, WorkerOf
+from gpuruntime.models.kinds.secrets import SecretKey
 from gpuruntime.models.kinds.storages import Accessor, GPUStorage, GPUStorageSpec, Prepare
-from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, Template
+from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, SecretFile, Template
 from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, Readiness, StorageMount
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.options import (
@@ -80,17 +81,18 @@ def several(
 
 
 env_names = texts(_LOWER + "AZ_", _LOWER + "AZ_.-" + _DIGITS, longest=253)
+free_env_names = env_names.filter(lambda name: name not in PLATFORM_ENV)
+data_keys = texts(_LOWER + "AZ_-" + _DIGITS, _LOWER + "AZ_.-" + _DIGITS, longest=253)
+secret_keys = st.builds(SecretKey, name=names, key=data_keys)
 envs = several(
-    st.builds(EnvVar, name=env_names.filter(lambda name: name not in PLATFORM_ENV), value=words),
+    st.builds(EnvVar, name=free_env_names, value=words)
+    | st.builds(EnvVar, name=free_env_names, secret=secret_keys),
     unique_by=lambda env: env.name,
 )
 port_names = st.from_regex(r"([0-9]{1,2}-)?[0-9]{0,2}[a-z](-?[a-z0-9]){0,4}", fullmatch=True)
 port_lists = several(
     st.builds(Port, name=port_names, port=ports, protocol=st.sampled_from(PortProtocol)),
     unique_by=(lambda port: port.name, lambda port: (port.port, port.protocol)),
-)
-templates = st.builds(
-    Template, command=several(words), args=several(words), envs=envs, ports=port_lists
 )
 segments = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0/:"), min_size=1, max_size=12
@@ -110,6 +112,24 @@ def mounts(draw: st.DrawFn) -> tuple[StorageMount, ...]:
     )
 
 
+@st.composite
+def secret_files(draw: st.DrawFn) -> tuple[SecretFile, ...]:
+    """Draw files below root folders of their own, apart from storages and sockets."""
+    keys = draw(several(secret_keys))
+    return tuple(
+        SecretFile(path=f"/9{index}{draw(mount_paths)}", secret=key)
+        for index, key in enumerate(keys)
+    )
+
+
+templates = st.builds(
+    Template,
+    command=several(words),
+    args=several(words),
+    envs=envs,
+    ports=port_lists,
+    files=secret_files(),
+)
 # Paths in, below and beside the folders of storages, whose names begin with a digit here.
 socket_paths = st.builds(
     lambda folder, name: f"/{folder}/{name}",
@@ -154,6 +174,7 @@ def units(draw: st.DrawFn, namespace: str = "runtime-instance") -> GPUUnit:
             readiness=draw(st.sampled_from(Readiness)),
         ),
         storageMounts=mounted,
+        imagePullSecrets=draw(several(names)),
         serverless=function,
         suspended=draw(st.booleans()),
     )

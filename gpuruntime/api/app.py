@@ -40,6 +40,7 @@ from gpuruntime.api.routes.flavours import flavour_route
 from gpuruntime.api.routes.functions import function_routes
 from gpuruntime.api.routes.invocations import invocation_routes
 from gpuruntime.api.routes.logs import log_route
+from gpuruntime.api.routes.secrets import secret_routes
 from gpuruntime.api.routes.status import status_routes
 from gpuruntime.api.routes.stock import stock_routes
 from gpuruntime.api.routes.storages import storage_routes
@@ -203,6 +204,7 @@ def routes_of(
             options.namespaces,
         ),
         *storage_routes(operations.storages, options.namespaces),
+        *secret_routes(operations.secrets),
         *file_routes(
             FileServers(operations.storages, context.services, context.map_address),
             FileRelay(options.files),

@@ -271,7 +271,13 @@ def _is_updating(template: GPUUnit, workers: Iterable[GPUUnit]) -> bool:
 def _ran(unit: GPUUnit) -> tuple[object, ...]:
     """Return what a worker takes over from its template for its whole life."""
     spec, function = unit.spec, _function_of(unit)
-    code = (spec.specName, spec.image, spec.template, spec.storageMounts)
+    code = (
+        spec.specName,
+        spec.image,
+        spec.template,
+        spec.storageMounts,
+        spec.imagePullSecrets,
+    )
     return (*code, function.requestID, function.concurrency, function.framework)
 
 

@@ -35,6 +35,7 @@ from gpuruntime.models.kinds.invocations import FailureClass, FunctionError, Mod
 from gpuruntime.models.kinds.phases import PoolPhase, StepPhase, StoragePhase, UnitPhase
 from gpuruntime.models.kinds.pools import Refill
 from gpuruntime.models.kinds.reasons import ConditionType
+from gpuruntime.models.kinds.secrets import SecretKey, SecretType
 from gpuruntime.models.kinds.storages import (
     Accessor,
     AccessorStatus,
@@ -42,7 +43,13 @@ from gpuruntime.models.kinds.storages import (
     Prepare,
     PrepareStatus,
 )
-from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, Template
+from gpuruntime.models.kinds.templates import (
+    EnvVar,
+    Port,
+    PortProtocol,
+    SecretFile,
+    Template,
+)
 from gpuruntime.models.kinds.units import Access, Readiness, StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.requests.fields import UNSET
@@ -50,6 +57,8 @@ from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.models.requests.pools import CreatePool as NewPool
 from gpuruntime.models.requests.pools import SeedStock as NewStock
 from gpuruntime.models.requests.pools import UpdatePool as PoolChange
+from gpuruntime.models.requests.secrets import CreateSecret as NewSecret
+from gpuruntime.models.requests.secrets import RegistryLogin
 from gpuruntime.models.requests.storages import CreateStorage as NewStorage
 from gpuruntime.models.requests.storages import UpdateStorage as StorageChange
 from gpuruntime.models.requests.units import CreateUnit as NewUnit
@@ -74,6 +83,7 @@ from gpuruntime.models.views.operators import (
     StockCounts,
 )
 from gpuruntime.models.views.pools import PoolView
+from gpuruntime.models.views.secrets import SecretView
 from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
@@ -134,6 +144,7 @@ __all__ = [
     "LostAnswerError",
     "Mode",
     "NewPool",
+    "NewSecret",
     "NewStock",
     "NewStorage",
     "NewUnit",
@@ -154,8 +165,13 @@ __all__ = [
     "QuotaView",
     "Readiness",
     "Refill",
+    "RegistryLogin",
     "Reply",
     "RuleView",
+    "SecretFile",
+    "SecretKey",
+    "SecretType",
+    "SecretView",
     "Serverless",
     "SourceStock",
     "SpecView",

@@ -17,6 +17,7 @@ from typing import Final
 from gpuruntime.client.messages import Page, Reply, path_of
 from gpuruntime.client.options import Options
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
+from gpuruntime.client.secrets import Secrets
 from gpuruntime.client.serverless import DeadLetters, Functions, Invocations
 from gpuruntime.client.stock import Pools, Stock
 from gpuruntime.client.storages import Storages
@@ -35,6 +36,7 @@ class Client:
         self.stock = Stock(calls)
         self.pools = Pools(calls)
         self.storages = Storages(calls)
+        self.secrets = Secrets(calls)
         self.functions = Functions(calls)
         self.invocations = Invocations(calls)
         self.dead_letters = DeadLetters(calls)

@@ -133,6 +133,9 @@ CONTAINER: Final = (
     IMAGE,
     arg("--port", action="append", metavar="[NAME:]NUMBER", help="repeatable"),
     arg("--env", action="append", metavar="NAME=VALUE", help="repeatable"),
+    arg("--env-secret", action="append", metavar="NAME=SECRET:KEY", help="repeatable"),
+    arg("--file-secret", action="append", metavar="PATH=SECRET:KEY", help="repeatable"),
+    arg("--pull-secret", action="append", metavar="SECRET", help="repeatable"),
     arg("--mount", action="append", metavar="STORAGE:PATH[:ro]", help="repeatable"),
     arg("--function", metavar="ID", help="declare a function of this requestID"),
     arg(
@@ -151,6 +154,7 @@ NOUNS: Final = {
     "pools": "stock pools: how much stock there should be",
     "storages": "storages: volumes that outlive units",
     "storages files": "files of a storage, while its accessor serves them",
+    "secrets": "secrets: values that units use, and that nobody can read back",
     "functions": "functions: their work and their workers",
     "invocations": "invocations: the state and the result of calls",
     "dead-letters": "dead letters: calls that used up their attempts",
@@ -229,6 +233,18 @@ VERBS: Final = (
     Verb("storages files rm", "delete a file, or a folder with everything in it", (STORAGE, PATH),
         is_listed=False),
     Verb("storages files mkdir", "create a folder", (STORAGE, PATH), is_listed=False),
+
+    Verb("secrets list", "list the names of secrets", (TENANT, WATCH)),
+    Verb("secrets create", "store a secret, or replace all its values", (
+        NAME, FILE,
+        arg("--from-literal", action="append", metavar="KEY=VALUE", help="repeatable"),
+        arg("--from-file", action="append", metavar="[KEY=]FILE",
+            help="repeatable; - for stdin"),
+        arg("--registry", metavar="SERVER", help="a login to an image registry"),
+        arg("--username", metavar="NAME"),
+        arg("--password-file", metavar="FILE", help="- for stdin"), TENANT)),
+    Verb("secrets delete", "delete secrets; running Pods keep what they have of them", (
+        NAMES, TENANT), is_listed=False),
 
     Verb("functions list", "list functions by name", (WATCH,)),
     Verb("functions get", "show a function with its work and its workers", (FUNCTION, WATCH)),

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from base64 import b32encode
+from base64 import b32encode, b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -100,7 +100,12 @@ def accessor_of(word: str | None) -> Mapping[str, bool] | None:
 
 
 def template_of(
-    words: list[str], ports: Iterable[str] | None, envs: Iterable[str] | None
+    words: list[str],
+    ports: Iterable[str] | None,
+    envs: Iterable[str] | None,
+    *,
+    secret_envs: Iterable[str] | None = None,
+    secret_files: Iterable[str] | None = None,
 ) -> JsonObject | None:
     """Return the template, or None if no flag of it is given."""
     template: JsonObject = {}
@@ -109,8 +114,13 @@ def template_of(
         template["args"] = words[1:]
     if ports:
         template["ports"] = [_port(each) for each in ports]
-    if envs:
-        template["envs"] = [_env(each) for each in envs]
+    if envs or secret_envs:
+        plain = [_env(each) for each in envs or ()]
+        secret = [_from_secret("--env-secret", "name", each) for each in secret_envs or ()]
+        template["envs"] = [*plain, *secret]
+    if secret_files:
+        files = [_from_secret("--file-secret", "path", each) for each in secret_files]
+        template["files"] = files
     return template or None
 
 
@@ -126,6 +136,50 @@ def access_of(key_files: Iterable[str] | None, wake: str | None) -> JsonObject |
 
 def mounts_of(mounts: Iterable[str] | None) -> list[JsonObject] | None:
     return [_mount(each) for each in mounts] if mounts else None
+
+
+def secret_data_of(
+    literals: Iterable[str] | None, files: Iterable[str] | None
+) -> dict[str, JsonObject | None]:
+    """Return the members of a secret with its values; a file that is no text is sent as base64."""
+    texts: JsonObject = {}
+    binary: JsonObject = {}
+    for literal in literals or ():
+        key, equals, value = literal.partition("=")
+        if not equals:
+            raise UnusableInputError("--from-literal: must be such as token=value")
+        texts[key] = value
+    for each in files or ():
+        key, equals, path = each.partition("=")
+        content = _content_of(path if equals else each)
+        name = key if equals else Path(each).name
+        try:
+            texts[name] = content.decode()
+        except UnicodeDecodeError:
+            binary[name] = b64encode(content).decode()
+    return {"data": texts or None, "binaryData": binary or None}
+
+
+def registry_of(
+    server: str | None, username: str | None, password_file: str | None
+) -> JsonObject | None:
+    """Return the login; a password comes from a file, as other users can read flags."""
+    if not server:
+        return None
+    if not (username and password_file):
+        raise ConfigurationError("--registry needs --username and --password-file")
+    try:
+        password = _content_of(password_file).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"secret {password_file}: is not UTF-8 text") from None
+    return {"server": server, "username": username, "password": password}
+
+
+def _content_of(file: str) -> bytes:
+    try:
+        return Path(_STDIN_PATH if file == _STDIN else file).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"secret {file}: {error.strerror}") from error
 
 
 def payload_of(data: str | None, file: str | None) -> Any:
@@ -171,6 +225,14 @@ def _env(text: str) -> JsonObject:
     if not equals:
         raise UnusableInputError(f"--env {text!r}: must be such as NAME=value")
     return {"name": name, "value": value}
+
+
+def _from_secret(flag: str, member: str, text: str) -> JsonObject:
+    place, _, source = text.rpartition("=")
+    name, colon, key = source.partition(":")
+    if not (place and colon):
+        raise UnusableInputError(f"{flag} {text!r}: must be such as TOKEN=hub:token")
+    return {member: place, "secret": {"name": name, "key": key}}
 
 
 def _mount(text: str) -> JsonObject:

@@ -22,7 +22,7 @@ from gpuruntime.client.errors import (
     UnusableInputError,
 )
 from gpuruntime.client.options import DEFAULT_SERVER, Options
-from gpuruntime.commands import files, serverless, status, stock, storages, units
+from gpuruntime.commands import files, secrets, serverless, status, stock, storages, units
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
 from gpuruntime.commands.terminal import Terminal, standard
@@ -66,6 +66,9 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "storages files put": files.put,
     "storages files rm": files.rm,
     "storages files mkdir": files.mkdir,
+    "secrets list": secrets.list_secrets,
+    "secrets create": secrets.create,
+    "secrets delete": secrets.delete,
     "functions list": serverless.list_functions,
     "functions get": serverless.get_function,
     "invoke": serverless.invoke,

@@ -16,6 +16,7 @@ from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.models.views.flavours import FlavourView
 from gpuruntime.models.views.operators import GpuProductView, Job, NodeView, SpecView
 from gpuruntime.models.views.pools import PoolView
+from gpuruntime.models.views.secrets import SecretView
 from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
@@ -93,6 +94,13 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "MOUNTED BY": lambda view: ",".join(view.mountedBy),
         "AGE": "createdAt",
         _MESSAGE: lambda view: "" if view.phase == StoragePhase.READY else view.message,
+    },
+    SecretView: {
+        "NAME": "name",
+        "TENANT": "tenant",
+        "TYPE": "type",
+        "AGE": "createdAt",
+        "CHANGED": "updatedAt",
     },
     FunctionView: {
         "FUNCTION": "serverlessRequestID",
@@ -193,6 +201,17 @@ def _envelope(view: Any) -> str:
     return f"cpu {view.cpu}, memory {view.memory}, gpu {view.gpu}{product}"
 
 
+def _environment(view: Any) -> list[str]:
+    return [
+        f"{each.name} from {_secret_key(each)}" if each.secret else f"{each.name}={each.value}"
+        for each in view.template.envs
+    ]
+
+
+def _secret_key(reference: Any) -> str:
+    return f"secret {reference.secret.name}, key {reference.secret.key}"
+
+
 def _generation(view: Any) -> str:
     return f"{view.generation} (observed {view.observedGeneration})"
 
@@ -212,7 +231,7 @@ FURTHER: Final[Mapping[type, Columns]] = {
         "ENVELOPE": _envelope,
         "IMAGE": "image",
         "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
-        "ENV": lambda view: [f"{each.name}={each.value}" for each in view.template.envs],
+        "ENV": _environment,
         "PORTS": lambda view: [
             f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
         ],
@@ -221,6 +240,10 @@ FURTHER: Final[Mapping[type, Columns]] = {
         "SSH KEYS": lambda view: list(view.access.sshKeys),
         "TICKETS": lambda view: f"of generation {view.access.generation}",
         "SERVICE": "serviceName",
+        "FILES": lambda view: [
+            f"{each.path} from {_secret_key(each)}" for each in view.template.files
+        ],
+        "PULL SECRETS": lambda view: ", ".join(view.imagePullSecrets),
         "MOUNTS": lambda view: [
             f"{each.name} at {each.mountPath}{' (read-only)' if each.readOnly else ''}"
             for each in view.storageMounts
@@ -244,7 +267,7 @@ FURTHER: Final[Mapping[type, Columns]] = {
         "ENVELOPE": _envelope,
         "IMAGE": "image",
         "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
-        "ENV": lambda view: [f"{each.name}={each.value}" for each in view.template.envs],
+        "ENV": _environment,
         "PORTS": lambda view: [
             f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
         ],

@@ -1,5 +1,6 @@
 """Verbs of units."""
 
+import argparse
 from collections.abc import Awaitable
 from functools import partial
 from math import ceil
@@ -12,6 +13,7 @@ from gpuruntime.commands import bodies
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Before, Progress
 from gpuruntime.commands.session import Session
+from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 
 # How many Events `get` shows; `events` shows all.
@@ -72,9 +74,10 @@ async def create(session: Session) -> None:
             "specName": asked.spec,
             "image": asked.image,
             "tenant": asked.tenant,
-            "template": bodies.template_of(asked.words, asked.port, asked.env),
+            "template": _template_of(asked),
             "access": bodies.access_of(asked.ssh_key, asked.wake),
             "storageMounts": bodies.mounts_of(asked.mount),
+            "imagePullSecrets": asked.pull_secret,
             "serverless": {"requestID": asked.function} if asked.function else None,
         },
     )
@@ -85,10 +88,14 @@ async def create(session: Session) -> None:
 
 async def update(session: Session) -> None:
     asked = session.options
-    flags = {"image": asked.image, "storageMounts": bodies.mounts_of(asked.mount)}
+    flags = {
+        "image": asked.image,
+        "storageMounts": bodies.mounts_of(asked.mount),
+        "imagePullSecrets": asked.pull_secret,
+    }
     document = bodies.body_of(asked.file, flags)
     nested = {
-        "template": bodies.template_of(asked.words, asked.port, asked.env),
+        "template": _template_of(asked),
         "access": bodies.access_of(asked.ssh_key, asked.wake),
         "serverless": {"requestID": asked.function} if asked.function else None,
     }
@@ -141,6 +148,16 @@ async def logs(session: Session) -> None:
 async def events(session: Session) -> None:
     found = [each async for each in session.client.units.events(session.options.name)]
     session.print_many(EventView, found)
+
+
+def _template_of(asked: argparse.Namespace) -> JsonObject | None:
+    return bodies.template_of(
+        asked.words,
+        asked.port,
+        asked.env,
+        secret_envs=asked.env_secret,
+        secret_files=asked.file_secret,
+    )
 
 
 async def _listed(session: Session, only: UnitFilter) -> None:

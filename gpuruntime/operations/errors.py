@@ -77,6 +77,16 @@ class StorageInUseError(OperationsError):
     code = "storage_in_use"
 
 
+class SecretNotFoundError(OperationsError):
+    code = "secret_not_found"
+
+
+class TooManySecretsError(OperationsError):
+    """The tenant has as many secrets as it may have."""
+
+    code = "too_many_secrets"
+
+
 class NothingToRecoverError(OperationsError):
     """The storage's prepare did not fail."""
 

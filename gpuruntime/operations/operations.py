@@ -11,6 +11,7 @@ from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import ClusterUnavailableError, UnknownOutcomeError
 from gpuruntime.operations.jobs import Jobs
 from gpuruntime.operations.pools import Pools
+from gpuruntime.operations.secrets import Secrets
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.units import Units
@@ -22,6 +23,7 @@ class Operations:
     pools: Pools
     jobs: Jobs
     storages: Storages
+    secrets: Secrets
 
 
 def operations_of(context: OperationContext, tasks: asyncio.TaskGroup) -> Operations:
@@ -46,7 +48,13 @@ def operations_of(context: OperationContext, tasks: asyncio.TaskGroup) -> Operat
         attempts=attempts,
     )
     pools = Pools(context, tombstones=tombstones, deletions=deletions, attempts=attempts)
-    return Operations(units=units, pools=pools, jobs=Jobs(context, deletions), storages=storages)
+    return Operations(
+        units=units,
+        pools=pools,
+        jobs=Jobs(context, deletions),
+        storages=storages,
+        secrets=Secrets(context),
+    )
 
 
 def tombstones_of(context: OperationContext) -> Tombstones:

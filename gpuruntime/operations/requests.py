@@ -1,17 +1,24 @@
 """Reads requests of callers; each parser raises StrictError with all problems at once."""
 
+import base64
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpuruntime.models.definitions import rules
+from gpuruntime.models.definitions.texts import SecretDataKey
+from gpuruntime.models.encoding.annotations import notes_of
+from gpuruntime.models.kinds.secrets import MOST_BYTES, MOST_KEYS, SecretType
 from gpuruntime.models.kinds.units import ENVELOPE
 from gpuruntime.models.requests.pools import CreatePool, SeedStock, UpdatePool
+from gpuruntime.models.requests.secrets import CreateSecret
 from gpuruntime.models.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
 from gpuruntime.operations.options import Namespaces
+from gpuruntime.strict.constraints import first_fault
 from gpuruntime.strict.structure import Problem, read
 
 _NEW_ENVELOPE: Final = "cannot change: create another object for another envelope"
+_SHOWN_OF_KEY: Final = 64
 _NEW_STORAGE: Final = "cannot change: create another storage, and copy this one where needed"
 
 
@@ -47,6 +54,59 @@ def parse_create_storage(document: object, namespaces: Namespaces) -> CreateStor
 def parse_update_storage(document: object) -> UpdateStorage:
     fixed = _fixed(document, ("storageClassName", "prepare"), _NEW_STORAGE)
     return read(document, UpdateStorage, fixed)
+
+
+def parse_create_secret(document: object) -> CreateSecret:
+    """Return the request, or raise StrictError; no message quotes a value."""
+    members = document if isinstance(document, dict) else {}
+    return read(document, CreateSecret, (*_values_of_type(members), *_data_problems(members)))
+
+
+def _values_of_type(members: Mapping[str, object]) -> Iterator[Problem]:
+    is_registry = members.get("type", SecretType.OPAQUE) == SecretType.REGISTRY
+    has_data = bool(members.get("data") or members.get("binaryData"))
+    if is_registry and "registry" not in members:
+        yield Problem(field="registry", message="is needed for the type registry")
+    if is_registry and has_data:
+        yield Problem(field="data", message="belongs to the type opaque: leave it out")
+    if not is_registry and "registry" in members:
+        yield Problem(field="registry", message="belongs to the type registry: leave it out")
+    if not is_registry and not has_data:
+        yield Problem(field="data", message="needs at least one key")
+
+
+def _data_problems(members: Mapping[str, object]) -> Iterator[Problem]:
+    found = {name: members.get(name) for name in ("data", "binaryData")}
+    texts, coded = ({} if not isinstance(each, dict) else each for each in found.values())
+    if len(texts) + len(coded) > MOST_KEYS:
+        yield Problem(field="data", message=f"must have at most {MOST_KEYS} keys in all")
+        return
+    for name, entries in (("data", texts), ("binaryData", coded)):
+        for key in entries:
+            if fault := first_fault(key, notes_of(SecretDataKey)):
+                field = f"{name}.{key[:_SHOWN_OF_KEY]}"
+                yield Problem(field=field, message=f"the key {fault[1]}")
+    for key in coded:
+        if key in texts:
+            yield Problem(field=f"binaryData.{key}", message="is a key of data as well")
+        elif isinstance(coded[key], str) and _decoded(coded[key]) is None:
+            yield Problem(field=f"binaryData.{key}", message="must be base64, with its padding")
+    size = sum(len(_encodable(each)) for each in texts.values() if isinstance(each, str))
+    size += sum(len(_decoded(each) or b"") for each in coded.values() if isinstance(each, str))
+    if size > MOST_BYTES:
+        yield Problem(field="data", message=f"must be at most {MOST_BYTES} bytes in all")
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+
+
+def _encodable(text: str) -> bytes:
+    """Return the bytes of a text; the reader reports half a surrogate pair in it."""
+    return text.encode(errors="replace")
 
 
 def _misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:

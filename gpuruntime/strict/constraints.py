@@ -14,6 +14,7 @@ from gpuruntime.models.definitions.texts import (
     Name,
     PortName,
     RequestID,
+    SecretDataKey,
     SpecName,
     SshKey,
 )
@@ -34,6 +35,7 @@ _IN_WORDS: Final = {
     _pattern_of(PortName): "must be lower case letters, digits and single '-', "
     "with a letter, and none but letters and digits at the ends",
     _pattern_of(EnvName): "must be letters, digits, '_', '-' and '.', not a digit in front",
+    _pattern_of(SecretDataKey): "must be letters, digits, '-', '_' and '.', not '..' in front",
     _pattern_of(ClassName): "must be the name of a class: DNS labels with a '.' between them",
     _pattern_of(Image): "must be printable ASCII without spaces",
     _pattern_of(Argument): "must have no NUL character: no process could be given it",

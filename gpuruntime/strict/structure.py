@@ -15,7 +15,7 @@ import attrs
 import cattrs
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.models.definitions.schemas import Rule, Schema
+from gpuruntime.models.definitions.schemas import Nullable, Rule, Schema
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.annotations import (
     Choice,
@@ -173,7 +173,10 @@ class StrictReader:
     def _read(self, shape: Shape) -> _Read:
         match shape:
             case Noted(inner, notes):
-                return _noted(self._of(inner), notes)
+                read_inner = self._of(inner)
+                if Nullable() in notes:
+                    read_inner = _optional(read_inner, clears=True)
+                return _noted(read_inner, notes)
             case Model(model):
                 members = {each.name: self._of(each.annotation) for each in fields_of(model)}
                 return _object(model, members)

@@ -80,13 +80,14 @@ ANYBODY: Final = Principal(name="anybody", role=Role.OPERATOR)
 UNITS: Final = "gpuunits"
 POOLS: Final = "stockpools"
 STORAGES: Final = "gpustorages"
+SECRETS: Final = "secrets"
 INVENTORY: Final = "inventory"
 AUDIT: Final = "audit"
 FUNCTIONS: Final = "functions"
 INVOCATIONS: Final = "invocations"
 DEAD_LETTERS: Final = "deadletters"
 # Resources of tenants; all others are the operator's.
-OF_TENANTS: Final = frozenset({UNITS, STORAGES, FUNCTIONS, INVOCATIONS, DEAD_LETTERS})
+OF_TENANTS: Final = frozenset({UNITS, STORAGES, SECRETS, FUNCTIONS, INVOCATIONS, DEAD_LETTERS})
 _READS: Final = frozenset({Verb.GET, Verb.LIST})
 
 

@@ -43,6 +43,7 @@ CREATE_STORAGE: Final[JsonObject] = {
     },
     "accessor": {"enabled": True},
 }
+CREATE_SECRET: Final[JsonObject] = {"name": "hub", "data": {"token": "a-value"}}
 INVOKE: Final[JsonObject] = {
     "invocationID": "call-001",
     "serverlessRequestID": "echo",

@@ -1,12 +1,11 @@
 """OpenAPI 3.0.3 schemas of models: each attrs class once, under its own name."""
 
 import inspect
-from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any, Final
 
-from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.definitions.schemas import Nullable, Schema
 from gpuruntime.models.encoding.annotations import (
     Choice,
     Entries,
@@ -128,9 +127,9 @@ def _scalar(kind: Any) -> JsonObject:
     raise TypeError(f"{kind} has no schema: use an attrs value or a scalar")
 
 
-def _words_of(notes: Iterable[object]) -> JsonObject:
+def _words_of(notes: tuple[Any, ...]) -> JsonObject:
     """Return the words of the schemas, without those that only Kubernetes knows."""
-    words: JsonObject = {}
+    words: JsonObject = {"nullable": True} if Nullable() in notes else {}
     for note in notes:
         if isinstance(note, Schema):
             words |= note.words()

@@ -127,9 +127,25 @@ def _off_kernel_paths(name: str) -> Rule:
     )
 
 
-def _are_apart(self: Any, _: Any) -> bool:
-    paths = [item["mountPath"] for item in self]
-    return not any(below.startswith(f"{path}/") for path in paths for below in paths)
+def _plain_path(name: str) -> Rule:
+    return Rule(
+        text=f"self.{name}.matches('{PATH_BELOW_ROOT}')",
+        holds=lambda self, _: re.fullmatch(PATH_BELOW_ROOT, self[name]) is not None,
+        message="must be an absolute path below '/', without '.', '..', ':' or a '/' at its end",
+        field=f".{name}",
+    )
+
+
+def _apart(name: str, message: str) -> Rule:
+    def holds(self: Any, _: Any) -> bool:
+        paths = [item[name] for item in self]
+        return not any(below.startswith(f"{path}/") for path in paths for below in paths)
+
+    return Rule(
+        text=f"self.all(a, !self.exists(b, b.{name}.startsWith(a.{name} + '/')))",
+        holds=holds,
+        message=message,
+    )
 
 
 def _has_one_worker_for_storage(self: Any, _: Any) -> bool:
@@ -143,6 +159,33 @@ def _has_its_socket_off_storages(self: Any, _: Any) -> bool:
     paths = [mount["mountPath"] for mount in self.get("storageMounts", [])]
     are_apart = not any(folder.startswith(f"{path}/") or path.startswith(folder) for path in paths)
     return are_apart or not self.get("serverless")
+
+
+def _has_its_files_off_storages(self: Any, _: Any) -> bool:
+    files = [file["path"] for file in self.get("template", {}).get("files", [])]
+    mounts = [mount["mountPath"] for mount in self.get("storageMounts", [])]
+    return not any(
+        f"{path}/".startswith(f"{mount}/") or mount.startswith(f"{path}/")
+        for path in files
+        for mount in mounts
+    )
+
+
+def _has_its_files_off_the_socket(self: Any, _: Any) -> bool:
+    socket = (self.get("serverless") or {}).get("framework", {}).get("socketPath", DEFAULT_SOCKET)
+    folder = f"{socket.rpartition('/')[0]}/"
+    files = [file["path"] for file in self.get("template", {}).get("files", [])]
+    are_apart = not any(
+        f"{path}/".startswith(folder) or folder.startswith(f"{path}/") for path in files
+    )
+    return are_apart or not self.get("serverless")
+
+
+def _has_no_secrets(self: Any, _: Any) -> bool:
+    template = self.get("template", {})
+    return not template.get("files") and not any(
+        each.get("secret") for each in template.get("envs", [])
+    )
 
 
 def _keeps_its_owner(self: Any, old_self: Any) -> bool:
@@ -180,11 +223,12 @@ UNIQUE_PORT_NUMBERS: Final = _unique(
 UNIQUE_ENV_NAMES: Final = _unique("name", message="envs must have different names")
 UNIQUE_STORAGES: Final = _unique("name", message="a storage can be mounted once only")
 UNIQUE_MOUNT_PATHS: Final = _unique("mountPath", message="storages need different mountPaths")
-APART_MOUNT_PATHS: Final = Rule(
-    text="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",
-    holds=_are_apart,
-    message="a storage cannot be mounted below another one: give each a path beside the others",
+APART_MOUNT_PATHS: Final = _apart(
+    "mountPath",
+    "a storage cannot be mounted below another one: give each a path beside the others",
 )
+UNIQUE_FILES: Final = _unique("path", message="files must have different paths")
+APART_FILES: Final = _apart("path", "a file cannot be below another one: give it another folder")
 
 FREE_ENV_NAME: Final = Rule(
     text=f"!(self.name in {list(PLATFORM_ENV)})",
@@ -192,6 +236,12 @@ FREE_ENV_NAME: Final = Rule(
     message=f"is set by the platform, as are all of {', '.join(PLATFORM_ENV)}: use another name",
     field=".name",
     reason="FieldValueForbidden",
+)
+ONE_ENV_VALUE: Final = Rule(
+    text=f"!has(self.secret) || {_text_of('self', 'value')} == ''",
+    holds=lambda self, _: not self.get("secret") or not self.get("value"),
+    message="must be left out with a secret, which has the value",
+    field=".value",
 )
 PRIMARY_PORT: Final = Rule(
     text="self.?access.primaryPort.orValue('') == '' || "
@@ -202,13 +252,10 @@ PRIMARY_PORT: Final = Rule(
     field=".access.primaryPort",
 )
 
-PLAIN_MOUNT_PATH: Final = Rule(
-    text=f"self.mountPath.matches('{PATH_BELOW_ROOT}')",
-    holds=lambda self, _: re.fullmatch(PATH_BELOW_ROOT, self["mountPath"]) is not None,
-    message="must be an absolute path below '/', without '.', '..', ':' or a '/' at its end",
-    field=".mountPath",
-)
+PLAIN_MOUNT_PATH: Final = _plain_path("mountPath")
+PLAIN_FILE_PATH: Final = _plain_path("path")
 FREE_MOUNT_PATH: Final = _off_kernel_paths("mountPath")
+FREE_FILE_PATH: Final = _off_kernel_paths("path")
 FREE_SOCKET_PATH: Final = _off_kernel_paths("socketPath")
 
 WORKER_RANGE: Final = Rule(
@@ -237,6 +284,32 @@ SOCKET_OFF_STORAGES: Final = Rule(
     message="must have a folder apart from the mountPaths of all storages: none of them within "
     "the other",
     field=".serverless.framework.socketPath",
+)
+FILES_OFF_STORAGES: Final = Rule(
+    text="!has(self.template) || !has(self.template.files) || !has(self.storageMounts) || "
+    "self.template.files.all(f, self.storageMounts.all(m, "
+    "!(f.path + '/').startsWith(m.mountPath + '/') && !m.mountPath.startsWith(f.path + '/')))",
+    holds=_has_its_files_off_storages,
+    message="must be apart from the mountPaths of all storages: none of them within the other",
+    field=".template.files",
+)
+FILES_OFF_SOCKET: Final = Rule(
+    text="!has(self.serverless) || !has(self.template) || !has(self.template.files) || "
+    f"[{_SOCKET}.substring(0, {_SOCKET}.lastIndexOf('/') + 1)].all(folder, "
+    "self.template.files.all(f, !(f.path + '/').startsWith(folder) && "
+    "!folder.startsWith(f.path + '/')))",
+    holds=_has_its_files_off_the_socket,
+    message="must be apart from the folder of the function's socket",
+    field=".template.files",
+)
+NO_SECRETS_IN_STOCK: Final = Rule(
+    text="!has(self.template) || ((!has(self.template.files) || "
+    "self.template.files.size() == 0) && (!has(self.template.envs) || "
+    "self.template.envs.all(e, !has(e.secret))))",
+    holds=_has_no_secrets,
+    message="cannot use secrets: stock has no tenant, and runs where no secrets are; a unit has "
+    "its own from its start",
+    field=".template",
 )
 SAME_OWNER: Final = Rule(
     text="self.?serverless.workerOf == oldSelf.?serverless.workerOf",
@@ -330,14 +403,22 @@ TWINS: Final[Mapping[str, Twin]] = {
         UNIQUE_STORAGES,
         UNIQUE_MOUNT_PATHS,
         APART_MOUNT_PATHS,
+        UNIQUE_FILES,
+        APART_FILES,
         FREE_ENV_NAME,
+        ONE_ENV_VALUE,
         PRIMARY_PORT,
         PLAIN_MOUNT_PATH,
         FREE_MOUNT_PATH,
+        PLAIN_FILE_PATH,
+        FREE_FILE_PATH,
         FREE_SOCKET_PATH,
         WORKER_RANGE,
         ONE_WORKER_FOR_STORAGE,
         SOCKET_OFF_STORAGES,
+        FILES_OFF_STORAGES,
+        FILES_OFF_SOCKET,
+        NO_SECRETS_IN_STOCK,
         SAME_OWNER,
         RISING_GENERATION,
         *STORAGE_NAME,

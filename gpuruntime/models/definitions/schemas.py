@@ -107,6 +107,11 @@ class Check:
     field: str = ""
 
 
+@attrs.frozen(slots=True)
+class Nullable:
+    """A mark of an optional member that views show as null: requests may send the null back."""
+
+
 def schema_of_kind(model: type) -> StructuralSchema:
     """Return the schema of a whole object, as a definition contains it."""
     schema = _object(model)

@@ -14,6 +14,8 @@ _SPEC_NAME = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$"
 _PRINTABLE = r"^[!-~]*$"
 _ENV_NAME = r"^[A-Za-z_][-._A-Za-z0-9]*$"
+# As Kubernetes has them: neither `.` nor a name that begins with `..`.
+_DATA_KEY = r"^([-_A-Za-z0-9][-._A-Za-z0-9]*|[.][-_A-Za-z0-9][-._A-Za-z0-9]*)$"
 _PORT_NAME = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"  # at least one letter, no double hyphen
 _SCHEME = r"^[a-z][-+.a-z0-9]*$"
 _REQUEST_ID = r"^[a-z0-9_-]+$"
@@ -41,6 +43,7 @@ Image: TypeAlias = Annotated[str, Schema(maxLength=512, pattern=_PRINTABLE)]
 QuantityText: TypeAlias = Annotated[str, Schema(maxLength=64)]
 Argument: TypeAlias = Annotated[str, Schema(maxLength=32768, pattern=_WITHOUT_NUL)]
 EnvName: TypeAlias = Annotated[str, Schema(maxLength=253, pattern=_ENV_NAME)]
+SecretDataKey: TypeAlias = Annotated[str, Schema(maxLength=253, pattern=_DATA_KEY)]
 PortName: TypeAlias = Annotated[str, Schema(maxLength=15, pattern=_PORT_NAME)]
 Scheme: TypeAlias = Annotated[str, Schema(maxLength=16, pattern=_SCHEME)]
 MountPath: TypeAlias = Annotated[str, Schema(maxLength=512, pattern=_WITHOUT_NUL)]

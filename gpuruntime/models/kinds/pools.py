@@ -30,7 +30,7 @@ class Refill(StrEnum):
 class StockPoolSpec:
     """The envelope (specName, cpu, memory, gpu, gpuProduct) is fixed; the rest may change."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = rules.ENVELOPE
+    RULES: ClassVar[tuple[Rule, ...]] = (*rules.ENVELOPE, rules.NO_SECRETS_IN_STOCK)
 
     specName: Annotated[SpecName, rules.IMMUTABLE]
     cpu: Annotated[

@@ -6,13 +6,19 @@ from typing import Annotated, ClassVar
 import attrs
 
 from gpuruntime.models.definitions.rules import (
+    APART_FILES,
     FREE_ENV_NAME,
+    FREE_FILE_PATH,
+    ONE_ENV_VALUE,
+    PLAIN_FILE_PATH,
     UNIQUE_ENV_NAMES,
+    UNIQUE_FILES,
     UNIQUE_PORT_NAMES,
     UNIQUE_PORT_NUMBERS,
 )
-from gpuruntime.models.definitions.schemas import Rule, Schema
-from gpuruntime.models.definitions.texts import Argument, EnvName, PortName
+from gpuruntime.models.definitions.schemas import Nullable, Rule, Schema
+from gpuruntime.models.definitions.texts import Argument, EnvName, MountPath, PortName
+from gpuruntime.models.kinds.secrets import SecretKey
 
 
 class PortProtocol(StrEnum):
@@ -23,10 +29,23 @@ class PortProtocol(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class EnvVar:
-    RULES: ClassVar[tuple[Rule, ...]] = (FREE_ENV_NAME,)
+    """A variable of the environment: a value, or one of a secret."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (FREE_ENV_NAME, ONE_ENV_VALUE)
 
     name: EnvName
     value: Argument = ""
+    secret: Annotated[SecretKey | None, Nullable()] = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SecretFile:
+    """A value of a secret as a file that can only be read."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (PLAIN_FILE_PATH, FREE_FILE_PATH)
+
+    path: MountPath
+    secret: SecretKey
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -47,3 +66,4 @@ class Template:
     ports: Annotated[
         tuple[Port, ...], Schema(maxItems=32), UNIQUE_PORT_NAMES, UNIQUE_PORT_NUMBERS
     ] = ()
+    files: Annotated[tuple[SecretFile, ...], Schema(maxItems=32), UNIQUE_FILES, APART_FILES] = ()

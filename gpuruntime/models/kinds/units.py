@@ -93,6 +93,12 @@ StorageMounts: TypeAlias = Annotated[
 ]
 
 
+PullSecrets: TypeAlias = Annotated[
+    tuple[Name, ...],
+    Schema(maxItems=8, description="Secrets with logins to the registries of the image."),
+]
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class GPUUnitSpec:
     """The envelope (specName, cpu, memory, gpu, gpuProduct) is fixed; the rest may change."""
@@ -102,6 +108,8 @@ class GPUUnitSpec:
         rules.PRIMARY_PORT,
         rules.ONE_WORKER_FOR_STORAGE,
         rules.SOCKET_OFF_STORAGES,
+        rules.FILES_OFF_STORAGES,
+        rules.FILES_OFF_SOCKET,
         rules.SAME_OWNER,
         rules.RISING_GENERATION,
     )
@@ -121,6 +129,7 @@ class GPUUnitSpec:
     template: Template = Template()
     access: Access = Access()
     storageMounts: StorageMounts = ()
+    imagePullSecrets: PullSecrets = ()
     serverless: Serverless | None = None
     suspended: Annotated[
         bool, Schema(description="If true, no Pod runs; the unit keeps its storage and its name.")

@@ -4,7 +4,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.metadata import ObjectMeta, PartialObject
 from gpuruntime.models.kubernetes.resources import Resource
 
 
@@ -17,3 +17,7 @@ class Secret:
 
 
 SECRETS: Final = Resource(group="", version="v1", kind="Secret", plural="secrets", type=Secret)
+# For a writer whose answers must not contain values.
+SECRET_METADATA: Final = Resource(
+    group="", version="v1", kind="Secret", plural="secrets", type=PartialObject
+)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, TypeAlias
 import attrs
 
 from gpuruntime.models.definitions import rules
-from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.definitions.schemas import Rule, Schema
 from gpuruntime.models.definitions.texts import Image, LabelValue, Name, SpecName
 from gpuruntime.models.kinds.pools import MOST_REPLICAS, Refill
 from gpuruntime.models.kinds.templates import Template
@@ -44,6 +44,7 @@ class SeedStock:
 class CreatePool:
     """A stock pool, which is kept full or filled once."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (rules.NO_SECRETS_IN_STOCK,)
     REQUIRED: ClassVar[tuple[str, ...]] = ("operationID",)
 
     operationID: OperationID = ""

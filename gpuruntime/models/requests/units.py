@@ -9,7 +9,7 @@ from gpuruntime.models.definitions.schemas import Check, Rule, Schema
 from gpuruntime.models.definitions.texts import Image, LabelValue, Name, SpecName
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.templates import Template
-from gpuruntime.models.kinds.units import Access, StorageMounts
+from gpuruntime.models.kinds.units import Access, PullSecrets, StorageMounts
 from gpuruntime.models.requests.fields import UNSET, ChosenName, Given, OperationID
 
 
@@ -30,6 +30,8 @@ class CreateUnit:
     RULES: ClassVar[tuple[Rule, ...]] = (
         rules.ONE_WORKER_FOR_STORAGE,
         rules.SOCKET_OFF_STORAGES,
+        rules.FILES_OFF_STORAGES,
+        rules.FILES_OFF_SOCKET,
     )
     REQUIRED: ClassVar[tuple[str, ...]] = ("operationID",)
 
@@ -42,6 +44,7 @@ class CreateUnit:
     template: Template = Template()
     access: Access = Access()
     storageMounts: StorageMounts = ()
+    imagePullSecrets: PullSecrets = ()
     serverless: Function | None = None
     tenant: LabelValue = ""
 
@@ -54,5 +57,6 @@ class UpdateUnit:
     template: Given[Template] = UNSET
     access: Given[Access] = UNSET
     storageMounts: Given[StorageMounts] = UNSET
+    imagePullSecrets: Given[PullSecrets] = UNSET
     serverless: Given[Function] = UNSET
     suspended: Given[bool] = UNSET

@@ -52,6 +52,7 @@ class UnitView:
     template: Template
     access: Access
     storageMounts: tuple[StorageMount, ...]
+    imagePullSecrets: tuple[str, ...]
     serverless: Serverless | None
     suspended: bool
     phase: UnitPhaseText

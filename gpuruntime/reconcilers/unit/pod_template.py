@@ -19,6 +19,12 @@ from gpuruntime.reconcilers.children.pod_security import (
     storage_security,
 )
 from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.unit.secret_references import (
+    secret_mounts,
+    secret_name,
+    secret_volumes,
+    variable,
+)
 from gpuruntime.reconcilers.unit.sidecar import (
     drained_first,
     grace_seconds,
@@ -85,7 +91,7 @@ def _spec(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObje
         "priorityClassName": placement.priority_class,
         "terminationGracePeriodSeconds": _grace_seconds(unit, options, placement),
         "initContainers": [sidecar(unit, options)] if is_worker else [],
-        "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
+        "imagePullSecrets": _pull_secrets(unit, options),
         "tolerations": list(defaults.tolerations),
         "nodeSelector": _node_selector(unit, options),
         "runtimeClassName": defaults.runtime_class,
@@ -99,6 +105,7 @@ def _spec(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObje
         "volumes": [
             _shared_memory(unit, options),
             *_storage_volumes(unit),
+            *secret_volumes(unit),
             *(shared_volumes(unit) if is_worker else []),
         ],
         **_present(optional),
@@ -131,6 +138,7 @@ def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
         "volumeMounts": [
             {"name": SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - in the Pod
             *_storage_mounts(unit),
+            *secret_mounts(unit),
             *([socket_mount(unit)] if has_worker(unit, options) else []),
         ],
         **_present(optional),
@@ -148,7 +156,13 @@ def _platform_env(unit: GPUUnit, options: UnitOptions) -> list[JsonObject]:
 
 
 def _caller_env(unit: GPUUnit) -> list[JsonObject]:
-    return [{"name": env.name, "value": env.value} for env in unit.spec.template.envs]
+    return [variable(unit, env) for env in unit.spec.template.envs]
+
+
+def _pull_secrets(unit: GPUUnit, options: UnitOptions) -> list[JsonObject]:
+    own = (secret_name(unit, name) for name in unit.spec.imagePullSecrets)
+    names = dict.fromkeys((*options.pod_defaults.image_pull_secrets, *own))
+    return [{"name": name} for name in names]
 
 
 def _container_port(port: Port) -> JsonObject:

@@ -31,8 +31,9 @@ class StartStage:
 def reached(pod: Pod, unit: GPUUnit | None = None) -> tuple[StartStage, ...]:
     """Return the stages up to the present one, in order; the unit only adds to the words."""
     found = [StartStage(since=pod.metadata.creationTimestamp, words=_unscheduled(pod))]
+    needs, node = _files_of(unit), pod.spec.nodeName
     for type_, words in (
-        ("PodScheduled", f"preparing Pod {pod.metadata.name} on node {pod.spec.nodeName}"),
+        ("PodScheduled", f"preparing Pod {pod.metadata.name} on node {node}{needs}"),
         ("PodReadyToStartContainers", _pulling(pod)),
     ):
         condition = pod.condition(type_)
@@ -84,6 +85,13 @@ def _unscheduled(pod: Pod) -> str:
     condition = pod.condition("PodScheduled")
     why = [condition.reason, condition.message] if condition and not condition.is_true else []
     return ": ".join([f"Pod {pod.metadata.name} waits for the scheduler", *filter(None, why)])
+
+
+def _files_of(unit: GPUUnit | None) -> str:
+    """Name the secrets with files, since the kubelet reports a missing one by an Event alone."""
+    files = unit.spec.template.files if unit else ()
+    names = dict.fromkeys(f"{file.secret.name}/{file.secret.key}" for file in files)
+    return f", which needs the secrets {', '.join(names)}" if names else ""
 
 
 def _pulling(pod: Pod) -> str:

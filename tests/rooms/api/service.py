@@ -45,6 +45,7 @@ STOCK_UNITS = "/api/v1/operator/stock-units"
 JOBS = "/api/v1/operator/jobs"
 POOLS = "/api/v1/operator/stockpools"
 STORAGES = "/api/v1/gpu-storages"
+SECRETS = "/api/v1/secrets"
 INVOCATIONS = "/api/v1/serverless/invocations"
 FILE_LIMITS = configured(FileLimits)
 LIMITS = configured(Limits)

@@ -119,6 +119,55 @@ def test_a_malformed_flag_is_rejected_with_an_example(port: str) -> None:
         bodies.mounts_of(["weights"])
 
 
+def test_secrets_of_a_template_name_a_secret_and_its_key() -> None:
+    template = bodies.template_of(
+        [],
+        None,
+        ["A=1"],
+        secret_envs=["TOKEN=hub:token"],
+        secret_files=["/etc/a=b.pem=tls:tls.key"],
+    )
+    assert template == {
+        "envs": [
+            {"name": "A", "value": "1"},
+            {"name": "TOKEN", "secret": {"name": "hub", "key": "token"}},
+        ],
+        "files": [{"path": "/etc/a=b.pem", "secret": {"name": "tls", "key": "tls.key"}}],
+    }
+    with pytest.raises(UnusableInputError, match="TOKEN=hub:token"):
+        bodies.template_of([], None, None, secret_envs=["TOKEN=hub"])
+
+
+def test_values_of_a_secret_come_from_words_and_files(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("é\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\x00")
+    files = [str(tmp_path / "text"), f"key={tmp_path / 'bytes'}"]
+    assert bodies.secret_data_of(["a=b=c"], files) == {
+        "data": {"a": "b=c", "text": "é\n"},
+        "binaryData": {"key": "/wA="},
+    }
+    assert bodies.secret_data_of(None, None) == {"data": None, "binaryData": None}
+
+
+def test_a_malformed_value_of_a_secret_is_not_repeated() -> None:
+    with pytest.raises(UnusableInputError) as caught:
+        bodies.secret_data_of(["canary4711"], None)
+    assert "canary4711" not in str(caught.value)
+
+
+def test_a_registrys_password_is_read_from_a_file(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("a b\n")
+    assert bodies.registry_of("ghcr.io", "ann", str(password)) == {
+        "server": "ghcr.io",
+        "username": "ann",
+        "password": "a b",
+    }
+    assert bodies.registry_of(None, None, None) is None
+    with pytest.raises(ConfigurationError, match="--password-file"):
+        bodies.registry_of("ghcr.io", "ann", None)
+
+
 def test_a_payload_is_json(tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_text('{"a": null}')

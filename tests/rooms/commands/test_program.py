@@ -302,16 +302,21 @@ async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
 
 async def test_an_update_takes_the_flags_of_create_and_leaves_the_rest() -> None:
     async with site() as here:
-        await run_on(here, f"{CREATE} --env A=1 --port http:80 -- python -m x")
-        words = "units update demo --env B=2 --mount weights:/models -o json -- sh"
+        secrets = "--env-secret T=hub:token --file-secret /a=hub:token"
+        await run_on(here, f"{CREATE} --env A=1 {secrets} --port http:80 -- python -m x")
+        words = (
+            "units update demo --env B=2 --pull-secret hub --mount weights:/models -o json -- sh"
+        )
         await run_on(here, "storages create --name weights --size 1Gi")
         changed = json.loads((await run_on(here, words)).out)
         assert changed["template"] == {
             "command": ["sh"],
             "args": [],
-            "envs": [{"name": "B", "value": "2"}],
+            "envs": [{"name": "B", "value": "2", "secret": None}],
             "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+            "files": [{"path": "/a", "secret": {"name": "hub", "key": "token"}}],
         }
+        assert changed["imagePullSecrets"] == ["hub"]
         assert [each["name"] for each in changed["storageMounts"]] == ["weights"]
         assert changed["image"] == "python:3.12"
 

@@ -20,7 +20,7 @@ from tests.row_ids import in_words
 
 ROOT = Path(__file__).parents[3]
 SECTIONS = sections_of(ROOT / "docs/command-line.md")
-SIMULATABLE = ("Status", "Pools", "Units", "Stock", "Storages")
+SIMULATABLE = ("Status", "Pools", "Units", "Stock", "Storages", "Secrets")
 
 
 @pytest.fixture

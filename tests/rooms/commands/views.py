@@ -28,6 +28,7 @@ UNIT = UnitView(
     template=Template(),
     access=Access(),
     storageMounts=(),
+    imagePullSecrets=(),
     serverless=None,
     suspended=False,
     phase="Ready",

@@ -10,11 +10,11 @@ import pytest
 
 from gpuruntime.embedded.apiserver.body_reader import PROTOBUF
 from gpuruntime.embedded.apiserver.http_listener import serve
-from gpuruntime.embedded.apiserver.patch_requests import APPLY_PATCH, STRATEGIC_PATCH
+from gpuruntime.embedded.apiserver.patch_requests import APPLY_PATCH
 from gpuruntime.embedded.apiserver.server import LIMITS
 from gpuruntime.embedded.kinds.pod_objects import PODS
 from gpuruntime.embedded.kinds.workload_objects import REPLICA_SETS
-from gpuruntime.kube.transport import Request
+from gpuruntime.kube.transport import STRATEGIC_PATCH, Request
 from tests.proofs.conformance import objects
 from tests.proofs.conformance.definitions import widget_definition
 from tests.rooms.embedded.calls import MAPS, ask, call, make, new_server

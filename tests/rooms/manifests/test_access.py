@@ -41,17 +41,26 @@ def test_no_rule_grants_more_than_its_purpose(role: str, rule: dict[str, Any]) -
     assert rule.keys() == {"apiGroups", "resources", "verbs"}, role
 
 
-def test_only_the_manager_may_touch_secrets_and_may_not_list_them() -> None:
+OF_API = ("gpuruntime-api runtime-instance", {"create", "patch", "delete"})
+OF_MANAGER = (
+    "gpuruntime-manager-functions runtime-instance",
+    {"get", "create", "patch", "delete"},
+)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "expected"), [("full", [OF_API, OF_MANAGER]), ("minimal", [OF_API])]
+)
+def test_the_api_reads_no_secret_and_no_role_lists_them(
+    overlay: str, expected: list[tuple[str, set[str]]]
+) -> None:
+    """Only with functions may a role read Secrets: the manager, those of workers."""
     found = [
-        (role, set(rule["verbs"])) for role, rule in rules() if "secrets" in rule["resources"]
+        (role, set(rule["verbs"]))
+        for role, rule in rules(overlay)
+        if "secrets" in rule["resources"]
     ]
-    assert found == [
-        ("gpuruntime-manager-functions runtime-instance", {"get", "create", "patch", "delete"}),
-    ]
-
-
-def test_without_functions_no_role_may_touch_secrets() -> None:
-    assert not [role for role, rule in rules("minimal") if "secrets" in rule["resources"]]
+    assert found == expected
 
 
 def test_cluster_wide_rights_are_reads_and_reviews() -> None:

@@ -24,6 +24,8 @@ GENERATION: Final = "spec.access.generation"
 SSH_KEY: Final = "spec.access.sshKeys[0]"
 PRIMARY: Final = "spec.access.primaryPort"
 MOUNT_PATH: Final = "spec.storageMounts[0].mountPath"
+FILES: Final = "spec.template.files"
+FILE_PATH: Final = "spec.template.files[0].path"
 OWNED: Final = "spec.serverless.workerOf"
 SOCKET: Final = "spec.serverless.framework.socketPath"
 DEFAULT_FOLDER: Final = "/tmp/serverless-framework"
@@ -78,6 +80,21 @@ def changed(title: str, old: Document, new: Document, *, denied: str = "") -> Ru
 def mounting(*paths: str, **spec: Any) -> Document:
     mounts = [{"name": f"storage-{index}", "mountPath": path} for index, path in enumerate(paths)]
     return unit(storageMounts=mounts, **spec)
+
+
+def reading(*paths: str, **spec: Any) -> Document:
+    """Return a unit with values of secrets as files at these paths."""
+    return unit(template={"files": [file(path) for path in paths]}, **spec)
+
+
+def file(path: str, key: str = "token") -> Document:
+    return {"path": path, "secret": {"name": "hub", "key": key}}
+
+
+def with_secret(**env: Any) -> Document:
+    return unit(
+        template={"envs": [{"name": "A", "secret": {"name": "hub", "key": "token"}, **env}]}
+    )
 
 
 def serving(*ports: Any, **access: Any) -> Document:
@@ -227,6 +244,60 @@ STORAGE: Final = (
         unit(storageMounts=[{"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/b"}]),
         denied="spec.storageMounts",
     ),
+)
+
+SECRETS: Final = (
+    created("a variable of a secret", with_secret()),
+    created("a variable of a secret and an empty value", with_secret(value="")),
+    created(
+        "a variable with two values", with_secret(value="x"), denied="spec.template.envs[0].value"
+    ),
+    created("files beside each other", reading("/etc/tls/a", "/etc/tls/b", "/etc/tls-2")),
+    created("a file at the root", reading("/token")),
+    created("a relative file", reading("token"), denied=FILE_PATH),
+    created("a file above", reading("/etc/../token"), denied=FILE_PATH),
+    created("a folder instead of a file", reading("/etc/"), denied=FILE_PATH),
+    created("a file of the processes", reading("/proc/1"), denied=FILE_PATH),
+    created("a file in the shared memory", reading("/dev/shm/token"), denied=FILE_PATH),
+    created("a file twice", reading("/a", "/a"), denied=FILES),
+    created("a file below a file", reading("/a", "/a/b"), denied=FILES),
+    created(
+        "a file beside a storage",
+        reading("/data-2/a", storageMounts=[{"name": "a", "mountPath": "/data"}]),
+    ),
+    created(
+        "a file in a storage",
+        reading("/data/a", storageMounts=[{"name": "a", "mountPath": "/data"}]),
+        denied=FILES,
+    ),
+    created(
+        "a file in place of a storage",
+        reading("/data", storageMounts=[{"name": "a", "mountPath": "/data"}]),
+        denied=FILES,
+    ),
+    created(
+        "a storage below a file",
+        reading("/data", storageMounts=[{"name": "a", "mountPath": "/data/a"}]),
+        denied=FILES,
+    ),
+    created("a file beside the socket", reading("/tmp/token", serverless={"requestID": "fn"})),
+    created(
+        "a file in the socket's folder",
+        reading(f"{DEFAULT_FOLDER}/token", serverless={"requestID": "fn"}),
+        denied=FILES,
+    ),
+    created(
+        "a file in place of the socket's folder",
+        reading(DEFAULT_FOLDER, serverless={"requestID": "fn"}),
+        denied=FILES,
+    ),
+    created("a pool with plain variables", pool(template={"envs": [{"name": "A", "value": "1"}]})),
+    created(
+        "a pool with a variable of a secret",
+        pool(template=with_secret()["spec"]["template"]),
+        denied="spec.template",
+    ),
+    created("a pool with a file", pool(template={"files": [file("/a")]}), denied="spec.template"),
 )
 
 SIZE: Final = "spec.size"
@@ -409,6 +480,19 @@ BOUNDS: Final = (
         storage(storageClassName="a-.b"),
         denied="spec.storageClassName",
     ),
+    created("9 pull secrets", unit(imagePullSecrets=["a"] * 9), denied="spec.imagePullSecrets"),
+    created(
+        "a pull secret with a dot",
+        unit(imagePullSecrets=["a.b"]),
+        denied="spec.imagePullSecrets[0]",
+    ),
+    created("32 files", reading(*(f"/{'a' * 500}/{n}" for n in range(32)))),
+    created("33 files", reading(*(f"/{n}" for n in range(33))), denied=FILES),
+    created(
+        "a file of a key with two dots in front",
+        unit(template={"files": [file("/a", "..key")]}),
+        denied="spec.template.files[0].secret.key",
+    ),
     created("17 mounts", mounting(*(f"/{n}" for n in range(17))), denied="spec.storageMounts"),
     created(
         "a requestID in capitals", function(requestID="Fn"), denied="spec.serverless.requestID"
@@ -448,6 +532,7 @@ RULE_CASES: Final = (
     *TEMPLATES,
     *ACCESS,
     *STORAGE,
+    *SECRETS,
     *STORAGES,
     *FUNCTIONS,
 )

@@ -5,6 +5,7 @@ are written into the configuration where they do not belong.
 """
 
 import asyncio
+import base64
 import urllib.error
 import urllib.request
 from contextlib import AbstractContextManager
@@ -19,7 +20,9 @@ import yaml
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
-from gpuruntime.models.kubernetes.cluster import EVENTS
+from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS, EVENTS
+from gpuruntime.models.kubernetes.pods import PODS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.roles.broker_options import connection_options_of
 from gpuruntime.roles.certificates import Certificate
 from gpuruntime.roles.token_file import read_tokens
@@ -30,10 +33,10 @@ from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import eventually, eventually_blocking
 from tests.proofs.real_cluster.product import Process
-from tests.rooms.api.service import INVOCATIONS, STORAGES, UNITS, service
+from tests.rooms.api.service import INVOCATIONS, SECRETS, STORAGES, UNITS, service
 from tests.rooms.bus.broker import SMALL, Broker, broker
 from tests.rooms.kube.servers import Authority
-from tests.rooms.operations.cluster import INSTANCE, Cluster
+from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Cluster
 from tests.rooms.reconcilers.test_reporting import crashing
 from tests.rooms.reconcilers.world import World, becomes, living, managing, phase_of, quiet
 from tests.rooms.reconcilers.world import until as comes
@@ -276,6 +279,61 @@ async def test_the_values_given_to_a_unit_appear_only_in_its_spec() -> None:
     assert len(logs) > 10
     output = [*(each.bytes.decode() for each in answers), registry.text().decode()]
     assert CANARY not in "\n".join((repr(logs), repr(events), repr(statuses), *output))
+
+
+STORED: dict[str, Any] = {"name": "hub", "data": {"token": CANARY}}
+USING: dict[str, Any] = {
+    "envs": [{"name": "TOKEN", "secret": {"name": "hub", "key": "token"}}],
+    "files": [{"path": "/etc/token", "secret": {"name": "hub", "key": "token"}}],
+}
+
+
+@pytest.mark.looptime
+async def test_the_values_of_a_secret_appear_nowhere_but_in_it() -> None:
+    """The secret is named before it exists, stored, replaced, refused, and deleted in use."""
+    world, registry = World(), Registry()
+    coded = base64.b64encode(CANARY.encode()).decode()
+    with structlog.testing.capture_logs() as logs:
+        async with living(world), managing(world), service(world, meter=registry) as api:
+            world.add_pool(replicas=2, refill="Never")
+            await comes(lambda: phase_of(world.pool()) == "Ready")
+            created = await api.create("one", name="demo", template=USING)
+            first = await api.call("POST", SECRETS, STORED)
+            await becomes(world, "demo", "Ready")
+            answers = [
+                created,
+                first,
+                await api.call("POST", SECRETS, STORED),
+                await api.call("POST", SECRETS, {**STORED, "binaryData": {"token": coded}}),
+                await api.call("POST", SECRETS, {**STORED, "type": CANARY}),
+                await api.call("GET", SECRETS),
+                await api.call("GET", f"{UNITS}/demo"),
+                await api.call("DELETE", f"{SECRETS}/hub"),
+                await api.call("PUT", f"{UNITS}/demo", {"image": "python:3.13"}),
+            ]
+            await quiet(world)
+            answers += [
+                await api.call("GET", f"{UNITS}/demo"),
+                await api.call("GET", f"{UNITS}/demo/events"),
+                await api.call("GET", "/api/v1/operator/audit"),
+                await api.call("GET", "/api/v1/health"),
+            ]
+            kept = [
+                world.objects(GPU_UNITS, INSTANCE),
+                world.objects(PODS, INSTANCE),
+                world.objects(DEPLOYMENTS, INSTANCE),
+                world.objects(CONFIG_MAPS, SYSTEM),
+                world.objects(EVENTS, INSTANCE),
+            ]
+    statuses = [each.status for each in answers]
+    assert statuses == [201, 201, 200, 400, 400, 200, 200, 204, 200, 200, 200, 200, 200]
+    assert all(kept)
+    output = "\n".join(
+        (*(each.bytes.decode() for each in answers), registry.text().decode(), repr(logs))
+    )
+    for canary in (CANARY, coded):
+        assert canary not in output
+        assert canary not in repr(kept)
 
 
 async def test_the_payload_of_a_call_appears_nowhere(shared: Broker) -> None:

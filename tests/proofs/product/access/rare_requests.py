@@ -154,6 +154,13 @@ class RareRequests:
         assert self.caller.delete("/gpu-storages/disk").status == 204
         self.wait_until_gone("gpustorages", self.made.instance, "disk", LATE_SECONDS)
 
+    def a_secret_is_stored_again_and_ended(self) -> None:
+        for value in ("first", "second"):
+            body = {"name": "hub", "data": {"token": value}}
+            assert self.caller.post("/secrets", body).status in MADE
+        assert self.caller.get("/secrets").data[0]["name"] == "hub"
+        assert self.caller.delete("/secrets/hub").status == 204
+
     def what_a_pool_holds_is_changed_and_removed(self) -> None:
         body = {"operationID": "other", "name": "other", **ENVELOPE, "specName": "rare.2"}
         assert self.caller.post("/operator/stockpools", {**body, "replicas": 1}).status in MADE
@@ -393,6 +400,7 @@ class RareRequests:
 STORIES: Final = (
     RareRequests.a_unit_is_changed_looked_into_and_ended,
     RareRequests.a_storage_is_filled_grown_and_ended,
+    RareRequests.a_secret_is_stored_again_and_ended,
     RareRequests.what_a_pool_holds_is_changed_and_removed,
     RareRequests.a_job_has_no_pod,
     RareRequests.a_unit_comes_back_after_its_operation_was_over,

@@ -9,6 +9,7 @@ import pytest
 from tests.rooms.api.service import (
     INVOCATIONS,
     POOLS,
+    SECRETS,
     STOCK_UNITS,
     STORAGES,
     UNITS,
@@ -33,6 +34,8 @@ ROUTES = {
     "/api/v1/gpu-units/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-units/{name}/events": {"get"},
     "/api/v1/gpu-units/{name}/logs": {"get"},
+    "/api/v1/secrets": {"get", "post"},
+    "/api/v1/secrets/{name}": {"delete"},
     "/api/v1/gpu-storages": {"get", "post"},
     "/api/v1/gpu-storages/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-storages/{name}/recover": {"post"},
@@ -195,6 +198,7 @@ async def test_every_body_has_an_example_that_is_accepted(api: Service, document
         ("createPool", POOLS),
         ("createUnit", UNITS),
         ("createStorage", STORAGES),
+        ("createSecret", SECRETS),
         ("invoke", INVOCATIONS),
     ):
         answer = await api.call("POST", path, bodies.pop(name)["example"])

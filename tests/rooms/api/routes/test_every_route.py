@@ -24,7 +24,7 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.operations.options import Namespaces
 from tests.options import configured
 from tests.rooms.api.auth.reviews import Reviews
-from tests.rooms.api.service import STORAGES, UNITS, Service, service, unit_order
+from tests.rooms.api.service import SECRETS, STORAGES, UNITS, Service, service, unit_order
 from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
 
 pytestmark = pytest.mark.looptime
@@ -109,6 +109,9 @@ ROUTES: dict[str, Served] = {
     f"PUT {API}/gpu-storages/{{name}}": Served(Kind.THING, body={"size": "2Gi"}),
     f"DELETE {API}/gpu-storages/{{name}}": THING,
     f"POST {API}/gpu-storages/{{name}}/recover": THING,
+    f"POST {API}/secrets": MAKES,
+    f"GET {API}/secrets": LIST,
+    f"DELETE {API}/secrets/{{name}}": THING,
     **{f"{method} {FILES}/": THING for method in ("GET", "OPTIONS")},
     **{
         f"{method} {FILES}{{path}}": THING
@@ -180,7 +183,7 @@ async def ask(api: Service, name: str, who: str, *, of: str = FOREIGN, **headers
 
 @asynccontextmanager
 async def tenants() -> AsyncIterator[Service]:
-    """Yield an API with a function's unit and a storage, both tenant a's and named FOREIGN.
+    """Yield an API with a function's unit, a storage and a secret of tenant a, each named FOREIGN.
 
     A test that counts requests opens it itself, as fixtures run on another clock.
     """
@@ -195,6 +198,9 @@ async def tenants() -> AsyncIterator[Service]:
         assert (await served.call("POST", UNITS, unit, headers=headers)).status == 201
         made = await served.call("POST", STORAGES, {**storage, **accessor}, headers=headers)
         assert made.status == 201
+        secret = {"name": FOREIGN, "data": {"token": "value"}}
+        stored = await served.call("POST", SECRETS, secret, headers=headers)
+        assert stored.status == 201
         yield served
 
 

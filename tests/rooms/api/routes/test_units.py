@@ -131,10 +131,26 @@ async def test_given_fields_replace_and_absent_ones_stay(api: Service) -> None:
     assert answer.data["generation"] == 2
 
 
+async def test_a_template_can_be_sent_back_as_it_was_shown(api: Service) -> None:
+    secret = {"name": "hub", "key": "token"}
+    envs = [{"name": "A", "value": "1"}, {"name": "B", "secret": secret}]
+    template = {**WEB, "envs": envs, "files": [{"path": "/etc/token", "secret": secret}]}
+    shown = (await api.create(name="demo", template=template)).data["template"]
+    answer = await api.call("PUT", f"{UNITS}/demo", {"template": shown})
+    assert (answer.status, answer.data["template"]) == (200, shown)
+    assert answer.data["generation"] == 1
+
+
 async def test_null_clears_a_field(api: Service) -> None:
     await api.create(name="demo", template=WEB)
     answer = await api.call("PUT", f"{UNITS}/demo", {"template": None})
-    assert answer.data["template"] == {"command": [], "args": [], "envs": [], "ports": []}
+    assert answer.data["template"] == {
+        "command": [],
+        "args": [],
+        "envs": [],
+        "ports": [],
+        "files": [],
+    }
 
 
 async def test_the_envelope_cannot_change(api: Service) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.embedded.apiserver.patch_requests import STRATEGIC_PATCH
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.kube.transport import MERGE_PATCH, Request
+from gpuruntime.kube.transport import MERGE_PATCH, STRATEGIC_PATCH, Request
 from gpuruntime.models.definitions.crds import crds
 from tests.proofs.conformance import objects
 from tests.proofs.conformance.definitions import widget_definition

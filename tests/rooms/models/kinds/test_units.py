@@ -29,7 +29,13 @@ def test_a_bare_unit_has_the_defaults_of_the_contract() -> None:
     assert (spec.image, spec.cpu, spec.memory, spec.gpuProduct) == ("", "", "", "")
     assert (spec.gpu, spec.suspended, spec.serverless, spec.storageMounts) == (0, False, None, ())
     assert spec.access == Access(primaryPort="", scheme="http", readiness="tcp")
-    assert to_json(spec.template) == {"command": [], "args": [], "envs": [], "ports": []}
+    assert to_json(spec.template) == {
+        "command": [],
+        "args": [],
+        "envs": [],
+        "ports": [],
+        "files": [],
+    }
 
 
 def test_a_bare_function_has_the_defaults_of_the_contract() -> None:

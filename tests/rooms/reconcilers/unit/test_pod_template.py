@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.templates import EnvVar, Port, Template
+from gpuruntime.models.kinds.secrets import SecretKey, secret_name_of
+from gpuruntime.models.kinds.templates import EnvVar, Port, SecretFile, Template
 from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, StorageMount
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.quantities import parse_quantity
@@ -110,6 +111,65 @@ def test_storages_are_volumes_that_each_of_our_pods_may_write_to() -> None:
         "fsGroup": RESTRICTED_UID,
         "fsGroupChangePolicy": "OnRootMismatch",
     }
+
+
+def of_secret(name: str, key: str) -> SecretKey:
+    return SecretKey(name=name, key=key)
+
+
+@pytest.mark.parametrize("tenant", ["", "team-a"])
+def test_secrets_are_those_of_the_units_own_tenant(tenant: str) -> None:
+    template = Template(
+        envs=(EnvVar(name="TOKEN", secret=of_secret("hub", "token")),),
+        files=(SecretFile(path="/etc/tls/key", secret=of_secret("tls", "tls.key")),),
+    )
+    given = {labels.TENANT: tenant} if tenant else {}
+    found = pod(unit(given=given, template=template, imagePullSecrets=("ghcr",)))
+    (runtime,) = found["containers"]
+    reference = {"name": secret_name_of(tenant, "hub"), "key": "token"}
+    assert runtime["env"][-1] == {"name": "TOKEN", "valueFrom": {"secretKeyRef": reference}}
+    assert found["volumes"][-1]["secret"]["secretName"] == secret_name_of(tenant, "tls")
+    assert found["imagePullSecrets"] == [{"name": secret_name_of(tenant, "ghcr")}]
+
+
+def test_each_secret_with_files_is_one_volume_of_only_the_keys_that_are_named() -> None:
+    files = (
+        SecretFile(path="/a", secret=of_secret("tls", "tls.key")),
+        SecretFile(path="/b", secret=of_secret("hub", "token")),
+        SecretFile(path="/c", secret=of_secret("tls", "tls.crt")),
+        SecretFile(path="/d", secret=of_secret("tls", "tls.crt")),
+    )
+    found = pod(unit(template=Template(files=files)))
+    shown = [
+        (each["name"], each["secret"]["secretName"], each["secret"]["items"])
+        for each in found["volumes"][1:]
+    ]
+    assert shown == [
+        (
+            "secret-0",
+            secret_name_of("", "tls"),
+            [{"key": each, "path": each} for each in ("tls.key", "tls.crt")],
+        ),
+        ("secret-1", secret_name_of("", "hub"), [{"key": "token", "path": "token"}]),
+    ]
+    (runtime,) = found["containers"]
+    mounts = [
+        (each["name"], each["mountPath"], each["subPath"], each["readOnly"])
+        for each in runtime["volumeMounts"][1:]
+    ]
+    assert mounts == [
+        ("secret-0", "/a", "tls.key", True),
+        ("secret-1", "/b", "token", True),
+        ("secret-0", "/c", "tls.crt", True),
+        ("secret-0", "/d", "tls.crt", True),
+    ]
+
+
+def test_the_operators_pull_secrets_come_before_the_units_own() -> None:
+    defaults = configured(PodDefaults, image_pull_secrets=("platform",))
+    found = pod(unit(imagePullSecrets=("a", "a", "b")), pod_defaults=defaults)
+    own = [secret_name_of("", name) for name in ("a", "b")]
+    assert [each["name"] for each in found["imagePullSecrets"]] == ["platform", *own]
 
 
 def test_the_callers_environment_follows_the_platforms_in_its_own_order() -> None:

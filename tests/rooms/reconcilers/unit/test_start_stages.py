@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import pytest
 
-from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.secrets import SecretKey
+from gpuruntime.models.kinds.templates import Port, SecretFile, Template
 from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
@@ -212,3 +213,16 @@ def test_a_start_is_slow_once_one_stage_has_lasted(
 )
 def test_only_progress_of_a_slow_start_wakes(old: Pod | None, new: Pod, wakes: bool) -> None:
     assert shows_progress(old, new) is wakes
+
+
+def test_a_pod_that_is_prepared_for_long_names_the_secrets_that_it_needs_as_files() -> None:
+    keys = (("tls", "key"), ("tls", "crt"), ("tls", "key"))
+    files = tuple(
+        SecretFile(path=f"/{index}", secret=SecretKey(name=name, key=key))
+        for index, (name, key) in enumerate(keys)
+    )
+    unit = GPUUnit(spec=GPUUnitSpec(specName="g1", template=Template(files=files)))
+    words = words_of(reached(pod(scheduled=1), unit))
+    assert ", which needs the secrets tls/key, tls/crt since" in words
+    assert "secrets" not in words_of(reached(pod(scheduled=1)))
+    assert "secrets" not in words_of(reached(pod(scheduled=1, prepared=2), unit))

@@ -197,6 +197,7 @@ OF_TEMPLATE = {
     "template": Change(value=Template(args=("x",))),
     "access": Change(value=Access(readiness="none"), replaces=False),
     "storageMounts": Change(value=(StorageMount(name="data", mountPath="/data"),)),
+    "imagePullSecrets": Change(value=("hub",)),
 }
 OF_FUNCTION = {
     "requestID": Change(value="other"),

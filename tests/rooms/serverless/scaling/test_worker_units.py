@@ -18,6 +18,7 @@ TEMPLATE = GPUUnit(
         template=Template(args=("x",)),
         access=Access(scheme="ws"),
         storageMounts=(StorageMount(name="data", mountPath="/data"),),
+        imagePullSecrets=("hub",),
         serverless=FUNCTION,
     ),
 )
