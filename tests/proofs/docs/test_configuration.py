@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 import yaml
 
+from gpuruntime.errors import ConfigurationError
 from gpuruntime.settings.load import ADDRESSES, load
 from gpuruntime.settings.schema import Address, Settings
-from tests.proofs.docs.pages import page_of
+from tests.proofs.docs.pages import Page, every_page, page_of
 from tests.proofs.examples.configuration_files import ROLES, rows
 
 PAGE = page_of("docs/configuration.md")
@@ -59,3 +61,30 @@ def test_the_listed_variables_are_those_that_the_program_reads() -> None:
         plain(row[0]): tuple(plain(row[1]).split(".")) for row in PAGE.table("variable", "key")
     }
     assert shown == ADDRESSES
+
+
+def excerpts(page: Page) -> Iterator[str]:
+    """Yield the YAML blocks of a page whose members are sections of the configuration."""
+    sections = {field.name for field in attrs.fields(Settings)}
+    for block in page.blocks:
+        if block.language == "yaml" and sections.issuperset(yaml.safe_load(block.text)):
+            yield block.text.replace("A…", "A" * 56)
+
+
+def load_text(folder: Path, text: str) -> Settings:
+    path = folder / "shown.yaml"
+    path.write_text(text)
+    return load(str(path), flags={}, environment={})
+
+
+def test_what_pages_show_of_a_configuration_can_be_loaded(tmp_path: Path) -> None:
+    shown = [text for page in every_page() for text in excerpts(page)]
+    assert len(shown) >= 5
+    for text in shown:
+        assert load_text(tmp_path, text) != Settings(), text
+
+
+def test_a_wrong_key_that_a_page_shows_is_found(tmp_path: Path) -> None:
+    (text,) = excerpts(Page("planted", "```yaml\nauth: {modus: token}\n```"))
+    with pytest.raises(ConfigurationError, match=r"auth\.modus"):
+        load_text(tmp_path, text)

@@ -5,6 +5,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -136,17 +137,19 @@ def sessions() -> frozenset[str]:
     return frozenset(re.findall(r"@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text()))
 
 
+def _source(*folders: str) -> Iterator[ast.AST]:
+    for folder in folders or SOURCES:
+        for path in (ROOT / folder).rglob("*.py"):
+            yield from _code_of(path)
+
+
 @cache
-def _source(folder: str = "") -> list[ast.AST]:
-    """Return the parts of the code below a folder, without sentences that stand alone."""
-    found: list[ast.AST] = []
-    for top in (folder,) if folder else SOURCES:
-        for path in (ROOT / top).rglob("*.py"):
-            nodes = list(ast.walk(ast.parse(path.read_bytes())))
-            statements = (each.value for each in nodes if isinstance(each, ast.Expr))
-            alone = {id(each) for each in statements if isinstance(each, ast.Constant)}
-            found += (each for each in nodes if id(each) not in alone)
-    return found
+def _code_of(path: Path) -> list[ast.AST]:
+    """Return the parts of a module, without sentences that stand alone."""
+    nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    statements = (each.value for each in nodes if isinstance(each, ast.Expr))
+    alone = {id(each) for each in statements if isinstance(each, ast.Constant)}
+    return [each for each in nodes if id(each) not in alone]
 
 
 def _of_logs() -> Iterator[str]:
