@@ -1,17 +1,19 @@
-"""The columns that pages name are those that a real `gpuruntime dev` answers with."""
+"""The columns and the reads that pages name, tried on a real `gpuruntime dev`."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import attrs
 import pytest
 
 from gpuruntime.models.definitions.crds import KINDS
-from tests.eventually import eventually
+from tests.eventually import equals, eventually, eventually_blocking
 from tests.proofs.docs.command_lines import PROGRAM
-from tests.proofs.docs.facts import Columns, columns_of, header_of
+from tests.proofs.docs.facts import Columns, Kind, columns_of, facts_of, header_of
 from tests.proofs.docs.pages import Page, every_page
 from tests.proofs.real_cluster.product import Process
 from tests.rooms.commands.running import Output, run_command
@@ -27,6 +29,10 @@ COLUMNS = [
     for each in columns_of(page)
     if not each.is_header or READING & {*each.command.split()}
 ]
+# A read that a page suggests, without names that a reader has to fill in.
+READ = re.compile(r"(?:GET |curl …)(?:/api/v1)?(/[a-z/-]+)(?:\?\w+=\w+)?")
+# Pages whose routes are of other programs, or are gone.
+ELSEWHERE = {"docs/console.md", "docs/from-the-original.md"}
 OF_A_PAGE = (
     "columns `NAME` and `WHY` of `gpuruntime pools list`, column `Node` of `kubectl get gu`"
 )
@@ -53,6 +59,13 @@ class Answers:
             return [] if columns.names in found else [" ".join(columns.names)]
         return [each for each in columns.names if not any(each in names for names in found)]
 
+    def status_of(self, path: str) -> int:
+        try:
+            with urlopen(f"{self.address}/api/v1{path}") as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+
     async def _run(self, words: str) -> Output:
         return await run_command(words, self.address)
 
@@ -76,6 +89,22 @@ async def test_the_columns_that_pages_name_are_printed(answers: Answers) -> None
     assert sum(each.is_header for each in COLUMNS) >= 6
     wrong = [(each, await answers.lacks(each)) for each in COLUMNS]
     assert [(each.page, each.command, lacks) for each, lacks in wrong if lacks] == []
+
+
+def reads() -> set[str]:
+    pages = (page for page in every_page() if page.name not in ELSEWHERE)
+    facts = (fact for page in pages for fact in facts_of(page) if fact.kind is Kind.ROUTE)
+    return {match[1] for fact in facts if (match := READ.fullmatch(fact.text))} - {"/healthz"}
+
+
+def test_what_pages_suggest_to_read_is_answered(answers: Answers) -> None:
+    named = reads()
+    assert {"/health", "/operator/inventory", "/operator/audit"} <= named
+    eventually_blocking(
+        lambda: {path: answers.status_of(path) for path in named},
+        equals(dict.fromkeys(named, 200)),
+    )
+    assert answers.status_of("/operator/stocks") == 404
 
 
 async def test_columns_that_are_not_printed_are_found(answers: Answers) -> None:
