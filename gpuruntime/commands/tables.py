@@ -216,10 +216,11 @@ def _generation(view: Any) -> str:
     return f"{view.generation} (observed {view.observedGeneration})"
 
 
-def _primary_port(view: Any) -> list[str]:
-    access = view.access
-    words = (access.primaryPort, access.scheme, f"readiness {access.readiness}")
-    return [word for word in words if word] if view.template.ports else []
+def _primary_port(view: Any) -> str:
+    ports, access = view.template.ports, view.access
+    if not ports:
+        return ""
+    return f"{access.primaryPort or ports[0].name}, {access.scheme}, readiness {access.readiness}"
 
 
 # What `get` shows of an object beside its columns. A row of several lines is a list.
@@ -236,9 +237,11 @@ FURTHER: Final[Mapping[type, Columns]] = {
             f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
         ],
         "PRIMARY PORT": _primary_port,
-        "WAKE": lambda view: "yes" if view.access.wake else "no",
+        "WAKE": lambda view: "yes" if view.access.wake else "",
         "SSH KEYS": lambda view: list(view.access.sshKeys),
-        "TICKETS": lambda view: f"of generation {view.access.generation}",
+        "TICKETS": lambda view: (
+            f"revoked before generation {view.access.generation}" if view.access.generation else ""
+        ),
         "SERVICE": "serviceName",
         "FILES": lambda view: [
             f"{each.path} from {_secret_key(each)}" for each in view.template.files

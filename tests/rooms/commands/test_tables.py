@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -140,6 +141,15 @@ def test_details_show_every_value_of_the_view(view: UnitView | InvocationView) -
     text = tables.details(view, NOW)
     hidden = [value for value in leaves(msgspec.to_builtins(view)) if value not in text]
     assert hidden == []
+
+
+def test_details_name_the_first_port_if_none_is_primary_and_omit_what_was_not_asked() -> None:
+    ports = (Port(name="web", port=80), Port(name="more", port=81))
+    template = attrs.evolve(UNIT.template, ports=ports)
+    text = tables.details(attrs.evolve(UNIT, template=template), NOW)
+    assert re.search(r"^Primary port: +web, http, readiness tcp$", text, re.MULTILINE)
+    assert "Wake" not in text
+    assert "Tickets" not in text
 
 
 def test_details_are_printable_line_by_line() -> None:
