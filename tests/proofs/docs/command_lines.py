@@ -78,6 +78,14 @@ def commands_in(line: str) -> Iterator[list[str]]:
             yield words
 
 
+def commands() -> list[set[str]]:
+    """Return the names of each command of the program; several names may stand for one."""
+    found: dict[argparse.ArgumentParser, set[str]] = defaultdict(set)
+    for name, below in _commands(strict()).items():
+        found[below].add(name)
+    return list(found.values())
+
+
 def complaint_about(line: CommandLine) -> str:
     """Return what the program's parser says against the line, or an empty text."""
     words = [STANDS_FOR.get(word, word) for word in line.words if word != "…"]

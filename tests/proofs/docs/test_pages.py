@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.proofs.docs.command_lines import command_lines, complaint_about
+from tests.proofs.docs.command_lines import command_lines, commands, complaint_about
 from tests.proofs.docs.pages import ROOT, Page, every_example, every_page, page_of
 from tests.proofs.docs.walking import MARKS, SHELL, syntax_fault
 
@@ -61,6 +61,13 @@ def test_a_link_without_a_target_is_found() -> None:
     )
     planted = Page("docs/planted.md", f"{text} [f](concepts.md#nothing)")
     assert broken_links(planted) == ["nowhere.md", "#other", "concepts.md#nothing"]
+
+
+def test_the_readme_names_every_command() -> None:
+    page = page_of("README.md")
+    named = {span.removeprefix("gpuruntime ").split()[0] for span in page.spans}
+    assert len(commands()) > 20
+    assert [sorted(names) for names in commands() if not names & named] == []
 
 
 @pytest.mark.parametrize(
