@@ -8,7 +8,17 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuruntime.client import NewPool, NewStock, NewStorage, NewUnit, UnitChange, waiting
+from gpuruntime.client import (
+    NewPool,
+    NewSecret,
+    NewStock,
+    NewStorage,
+    NewUnit,
+    RegistryLogin,
+    SecretType,
+    UnitChange,
+    waiting,
+)
 from gpuruntime.client.client import Client
 from gpuruntime.client.errors import (
     ConflictError,
@@ -298,3 +308,19 @@ async def test_a_refused_upload_is_not_sent() -> None:
         assert caught.value.code == "method_not_allowed"
         assert upstream.requests == []
     assert sent == []
+
+
+async def test_a_secret_is_stored_listed_by_tenant_and_deleted() -> None:
+    async with site(method="POST", losses=1) as here:
+        secrets = here.client.secrets
+        login = RegistryLogin(server="ghcr.io", username="ann", password="word")
+        ghcr = NewSecret(name="ghcr", type=SecretType.REGISTRY, registry=login, tenant="team")
+        assert (await secrets.create(ghcr)).data.type == SecretType.REGISTRY
+        for name in ("a", "b"):
+            await secrets.create({"name": name, "tenant": "team", "data": {"token": name}})
+        assert [each.name async for each in secrets.list("team", limit=1)] == ["a", "b", "ghcr"]
+        assert [each.name async for each in secrets.list()] == []
+        await secrets.delete("a", "team")
+        with pytest.raises(NotFoundError) as caught:
+            await secrets.delete("b")
+        assert caught.value.code == "secret_not_found"

@@ -4,7 +4,8 @@ from typing import Final
 
 from tests.proofs.simulation.mutations.core import CORE
 from tests.proofs.simulation.mutations.functions import FUNCTIONS
+from tests.proofs.simulation.mutations.secrets import SECRETS
 from tests.proofs.simulation.mutations.serverless import SERVERLESS
 from tests.proofs.simulation.mutations.storages import STORAGES
 
-MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS)
+MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS, *SECRETS)
