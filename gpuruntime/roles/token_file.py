@@ -1,30 +1,26 @@
 """The file of tokens is read strictly, and again whenever it changes, without a restart."""
 
-import asyncio
-import hashlib
 import re
-from pathlib import Path
+from functools import partial
 from typing import Final, NewType
 
 import attrs
-import structlog
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.tokens import Principals
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.meter import Meter
 from gpuruntime.models.kubernetes.names import is_label_value
+from gpuruntime.roles.reloaded_file import ReloadedFile, read_file
 from gpuruntime.settings.checks import refuse
 from gpuruntime.strict.structure import FieldError, StrictError, StrictReader
 from gpuruntime.strict.yaml_documents import mapping_of
 
-LOOK_SECONDS: Final = 5.0
+WHAT: Final = "token file"
 MOST_TOKENS: Final = 10_000
 Digest = NewType("Digest", str)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9._@-]{1,128}")
-
-log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -76,64 +72,27 @@ class TokenFile:
     """Raise ConfigurationError if the file is invalid at the start."""
 
     def __init__(self, path: str, meter: Meter) -> None:
-        self._path = path
+        self._file = ReloadedFile(path, partial(_principals_in, path=path), what=WHAT)
         self._meter = meter
-        self._fault = ""
-        content = _read(path)
-        self._digest = _digest_of(content)
-        self._principals = _principals_in(content, path)
 
     def principals(self) -> Principals:
-        return self._principals
+        return self._file.value
 
     async def run(self) -> None:
-        """Reload the file when it changes. If it is invalid, log it and keep the last good one."""
-        while True:
-            self._meter.gauge("auth_token_file_broken", float(bool(self._fault)))
-            await asyncio.sleep(LOOK_SECONDS)
-            await self._reload()
+        """Reload the file when it changes. If it is invalid, the last good one stays."""
+        await self._file.run(self._report)
 
-    async def _reload(self) -> None:
-        """Read in a thread, and parse only changed content: thousands of tokens take seconds."""
-        digest = b""
-        try:
-            content = await asyncio.to_thread(_read, self._path)
-            digest = _digest_of(content)
-            if digest == self._digest:
-                return
-            principals = await asyncio.to_thread(_principals_in, content, self._path)
-        except ConfigurationError as error:
-            if str(error) != self._fault:
-                log.warning(
-                    "token file is invalid, the last good one stays in use", reason=str(error)
-                )
-            self._fault = str(error)
-        else:
-            self._fault = ""
-            if principals != self._principals:
-                self._principals = principals
-                log.info("token file changed", tokens=len(principals))
-        self._digest = digest
+    def _report(self) -> None:
+        self._meter.gauge("auth_token_file_broken", float(self._file.is_broken))
 
 
 def read_tokens(path: str) -> Principals:
     """Return the principals. Raise ConfigurationError with every fault, but without any digest."""
-    return _principals_in(_read(path), path)
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"token file {path}: {error.strerror}") from error
-
-
-def _digest_of(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()
+    return _principals_in(read_file(path, WHAT), path)
 
 
 def _principals_in(content: bytes, path: str) -> Principals:
-    where = f"token file {path}"
+    where = f"{WHAT} {path}"
     document = mapping_of(content, where)
     try:
         tokens = _reader.read(document, TokenDocument).tokens

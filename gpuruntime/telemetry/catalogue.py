@@ -143,6 +143,10 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
            "Attempts to take or renew the Lease that failed."),
     Metric(GAUGE, "auth_token_file_broken", API, (),
            "1 while the file of tokens is invalid; the last good one stays in effect."),
+    Metric(GAUGE, "ticket_keys", API,
+           (Label("state", ("signing", "verifying", "expired", "broken")),),
+           "Keys of tickets by state; `broken` is 1 while their file is invalid: the last good one"
+           " stays in effect."),
     # Requests to the cluster, mirrors, queues and reconciles.
     Metric(GAUGE, "kubernetes_connected", API, (),
            "1 while the API server answers; absent with `kubernetes.mode: off`.",

@@ -1,6 +1,11 @@
 """Keys of tickets: the first one signs, and all of them verify."""
 
+from typing import Final
+
 import attrs
+
+# As a regular expression: the id is in the header of each token.
+KEY_ID: Final = "[A-Za-z0-9._-]{1,64}"
 
 
 @attrs.frozen(kw_only=True, slots=True)

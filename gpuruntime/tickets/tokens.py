@@ -18,12 +18,11 @@ import attrs
 
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.models.requests.tickets import Use
-from gpuruntime.tickets.keys import KeyRing, TicketKey
+from gpuruntime.tickets.keys import KEY_ID, KeyRing, TicketKey
 
 ISSUER: Final = "gpuruntime"
 # Characters. Names, tenants and callers are bounded, so that no token of ours comes near.
 LONGEST_TOKEN: Final = 4096
-KEY_ID: Final = "[A-Za-z0-9._-]{1,64}"
 _COMPACT: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 
 

@@ -11,7 +11,7 @@ import structlog
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.roles import token_file
+from gpuruntime.roles import reloaded_file, token_file
 from gpuruntime.roles.token_file import TokenFile, read_tokens
 from gpuruntime.strict.yaml_documents import mapping_of
 from gpuruntime.telemetry.metrics import Registry
@@ -108,7 +108,7 @@ def test_a_line_that_is_no_yaml_is_named_and_not_quoted(tmp_path: Path, line: st
 async def test_a_changed_file_takes_effect_without_a_restart_and_a_broken_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reloaded_file, "LOOK_SECONDS", 0.01)
     meter = Registry()
     file = TokenFile(written(tmp_path, entry()), meter)
 
@@ -144,7 +144,7 @@ async def test_a_changed_file_takes_effect_without_a_restart_and_a_broken_one_do
 async def test_an_unchanged_file_is_not_parsed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reloaded_file, "LOOK_SECONDS", 0.01)
     parsed: list[bytes] = []
 
     def counted(data: bytes, where: str) -> dict[str, object]:
