@@ -44,7 +44,10 @@ from gpuruntime.api.routes.secrets import secret_routes
 from gpuruntime.api.routes.status import status_routes
 from gpuruntime.api.routes.stock import stock_routes
 from gpuruntime.api.routes.storages import storage_routes
+from gpuruntime.api.routes.tickets import ticket_routes
 from gpuruntime.api.routes.units import unit_routes
+from gpuruntime.api.tickets.issuer import NO_GATEWAY, GatewayOptions, TicketIssuer
+from gpuruntime.api.tickets.wake_guard import WakeGuard
 from gpuruntime.api.views.cluster_summary import ClusterSummary
 from gpuruntime.api.views.flavours import Flavours
 from gpuruntime.api.views.gpu_usage import GpuUsage
@@ -68,6 +71,7 @@ from gpuruntime.operations.lookup.counts import (
 from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.serverless.calling.service import FunctionService
+from gpuruntime.tickets.keys import KeyRing
 
 BODY_LIMIT: Final = 1024 * 1024
 
@@ -87,6 +91,12 @@ class ApiOptions:
     most_requests: int
     streams: StreamLimits = StreamLimits()
     origins: BrowserOrigins = BrowserOrigins()
+    gateway: GatewayOptions = NO_GATEWAY
+
+
+def no_keys() -> KeyRing | None:
+    """Return None: without a gateway there are no tickets."""
+    return None
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -111,6 +121,7 @@ class AppContext:
     meter: Meter = NullMeter()
     map_address: AddressMapping = same_address
     guard: Guard = attrs.field(factory=NoAuthentication)
+    ticket_keys: Callable[[], KeyRing | None] = no_keys
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -202,6 +213,12 @@ def routes_of(
             indexes.index,
             UnitEvents(client),
             options.namespaces,
+        ),
+        *ticket_routes(
+            operations.units,
+            TicketIssuer(options.gateway, context.ticket_keys, now=context.now, rng=context.rng),
+            context.guard,
+            WakeGuard(context.guard, context.ticket_keys, now=context.now),
         ),
         *storage_routes(operations.storages, options.namespaces),
         *secret_routes(operations.secrets),

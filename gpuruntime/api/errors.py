@@ -79,6 +79,24 @@ class AccessorOffError(RequestError):
     code = "accessor_off"
 
 
+class GatewayOffError(RequestError):
+    """No gateway is configured, or there are no keys for its tickets."""
+
+    code = "gateway_off"
+
+
+class PortUnknownError(RequestError):
+    """The unit does not declare the port, and nothing else reaches it."""
+
+    code = "port_unknown"
+
+
+class ExecOffError(RequestError):
+    """The gateway may not run programs in units."""
+
+    code = "exec_off"
+
+
 class UpstreamFaultError(RequestError):
     """A storage's file server cannot be reached, or its answer is not valid."""
 

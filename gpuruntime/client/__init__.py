@@ -61,6 +61,8 @@ from gpuruntime.models.requests.secrets import CreateSecret as NewSecret
 from gpuruntime.models.requests.secrets import RegistryLogin
 from gpuruntime.models.requests.storages import CreateStorage as NewStorage
 from gpuruntime.models.requests.storages import UpdateStorage as StorageChange
+from gpuruntime.models.requests.tickets import CreateTicket as NewTicket
+from gpuruntime.models.requests.tickets import Use
 from gpuruntime.models.requests.units import CreateUnit as NewUnit
 from gpuruntime.models.requests.units import UpdateUnit as UnitChange
 from gpuruntime.models.views.errors import ErrorDetail
@@ -93,13 +95,21 @@ from gpuruntime.models.views.serverless import (
     WorkersView,
 )
 from gpuruntime.models.views.storages import StorageView
-from gpuruntime.models.views.units import EventView, Lifecycle, SourceStock, UnitView
+from gpuruntime.models.views.tickets import SshAddress, TicketUnit, TicketView
+from gpuruntime.models.views.units import (
+    AccessView,
+    EventView,
+    Lifecycle,
+    SourceStock,
+    UnitView,
+)
 
 __all__ = [
     "UNSET",
     "AcceptedView",
     "Access",
     "AccessDeniedError",
+    "AccessView",
     "Accessor",
     "AccessorStatus",
     "ActiveCounts",
@@ -147,6 +157,7 @@ __all__ = [
     "NewSecret",
     "NewStock",
     "NewStorage",
+    "NewTicket",
     "NewUnit",
     "NodeView",
     "NotFoundError",
@@ -175,6 +186,7 @@ __all__ = [
     "Serverless",
     "SourceStock",
     "SpecView",
+    "SshAddress",
     "State",
     "StepPhase",
     "StockCounts",
@@ -183,6 +195,8 @@ __all__ = [
     "StoragePhase",
     "StorageView",
     "Template",
+    "TicketUnit",
+    "TicketView",
     "Timeline",
     "UnitChange",
     "UnitFilter",
@@ -192,6 +206,7 @@ __all__ = [
     "UnreadableAnswerError",
     "UntrustedServerError",
     "UnusableInputError",
+    "Use",
     "WaitError",
     "WorkerOf",
     "WorkersView",

@@ -10,7 +10,9 @@ from gpuruntime.client.messages import Page, Reply, Request, path_of
 from gpuruntime.client.requests import document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
+from gpuruntime.models.requests.tickets import CreateTicket
 from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
+from gpuruntime.models.views.tickets import TicketView
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 
 _UNITS: Final = "gpu-units"
@@ -89,6 +91,23 @@ class Units:
 
     async def resume(self, name: str) -> Reply[UnitView]:
         return await self.update(name, UpdateUnit(suspended=False))
+
+    async def ticket(
+        self, name: str, ticket: CreateTicket | Mapping[str, Any]
+    ) -> Reply[TicketView]:
+        """Return a ticket, with which its bearer reaches the unit through the gateway."""
+        path = path_of(_UNITS, name, "tickets")
+        return await self._calls.post(path, TicketView, document_of(ticket), repeat=Repeat.ALWAYS)
+
+    async def revoke_tickets(self, name: str) -> Reply[UnitView]:
+        """End all tickets of the unit; a retry may end one that was created in between."""
+        path = path_of(_UNITS, name, "tickets", "revoke")
+        return await self._calls.post(path, UnitView, repeat=Repeat.ALWAYS)
+
+    async def wake(self, name: str) -> Reply[UnitView]:
+        """Resume a suspended unit whose `access.wake` is true."""
+        path = path_of(_UNITS, name, "wake")
+        return await self._calls.post(path, UnitView, repeat=Repeat.UNDONE)
 
     async def delete(self, name: str) -> None:
         await self._calls.delete(path_of(_UNITS, name))

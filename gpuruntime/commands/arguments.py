@@ -150,6 +150,7 @@ CONTAINER: Final = (
 # fmt: off
 NOUNS: Final = {
     "units": "units: claimed from stock, running an image",
+    "units tickets": "tickets, with which their bearers reach a unit through the gateway",
     "stock": "stock: units that wait to be claimed",
     "pools": "stock pools: how much stock there should be",
     "storages": "storages: volumes that outlive units",
@@ -185,6 +186,13 @@ VERBS: Final = (
         arg("-c", "--container", default="")),
         is_listed=False),
     Verb("units events", "events of a unit, newest first", (NAME,)),
+    Verb("units tickets create", "print a new ticket for a unit", (
+        NAME, arg("--use", action="append", choices=("http", "exec", "forward", "ssh"),
+                  required=True, help="repeatable"),
+        arg("--port", default="", help="its name or number; needed for http"),
+        arg("--seconds", type=_count, help="how long it counts; 900 by default"),
+        arg("--label", default="", help="for the log of the API"))),
+    Verb("units tickets revoke", "end all tickets of a unit", (NAME,)),
 
     Verb("stock list", "list stock units by name", (
         OF_SPEC, _any_case("--phase", "Progressing", "Ready", "Failed"), WATCH)),

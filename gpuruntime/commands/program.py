@@ -42,6 +42,8 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "units wait": units.wait,
     "units logs": units.logs,
     "units events": units.events,
+    "units tickets create": units.create_ticket,
+    "units tickets revoke": units.revoke_tickets,
     "stock list": units.list_stock,
     "stock get": units.get_stock,
     "stock seed": stock.seed,

@@ -25,6 +25,7 @@ from gpuruntime.models.views.serverless import (
     InvocationView,
 )
 from gpuruntime.models.views.storages import StorageView
+from gpuruntime.models.views.tickets import TicketView
 from gpuruntime.models.views.units import EventView, UnitView
 
 Cells = tuple[str, ...]
@@ -60,6 +61,18 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "NODE": "nodeName",
         "AGE": "createdAt",
         _MESSAGE: lambda view: "" if view.phase == UnitPhase.READY else view.message,
+    },
+    TicketView: {
+        "UNIT": lambda view: f"{view.unit.name} ({view.unit.uid})",
+        "USES": lambda view: ", ".join(view.uses),
+        "EXPIRES": lambda view: moment(view.expiresAt),
+        "GENERATION": lambda view: str(view.unit.generation),
+        "TICKET": "ticket",
+        "URL": "url",
+        "TERMINAL": "terminalURL",
+        "EXEC": "execURL",
+        "FORWARD": "forwardURL",
+        "SSH": lambda view: view.ssh.command if view.ssh else "",
     },
     PoolView: {
         "NAME": "name",
@@ -237,6 +250,8 @@ FURTHER: Final[Mapping[type, Columns]] = {
             f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
         ],
         "PRIMARY PORT": _primary_port,
+        "URLS": lambda view: [f"{name} {url}" for name, url in view.access.urls.items()],
+        "SLUG": lambda view: view.access.slug,
         "WAKE": lambda view: "yes" if view.access.wake else "",
         "SSH KEYS": lambda view: list(view.access.sshKeys),
         "TICKETS": lambda view: (

@@ -150,6 +150,19 @@ async def events(session: Session) -> None:
     session.print_many(EventView, found)
 
 
+async def create_ticket(session: Session) -> None:
+    asked = session.options
+    seconds = {} if asked.seconds is None else {"seconds": asked.seconds}
+    ticket = {"uses": asked.use, "port": asked.port, "label": asked.label, **seconds}
+    reply = await session.client.units.ticket(asked.name, ticket)
+    session.print_one(reply.data, in_full=True)
+
+
+async def revoke_tickets(session: Session) -> None:
+    reply = await session.client.units.revoke_tickets(session.options.name)
+    session.print_one(reply.data)
+
+
 def _template_of(asked: argparse.Namespace) -> JsonObject | None:
     return bodies.template_of(
         asked.words,

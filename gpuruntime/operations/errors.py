@@ -67,6 +67,12 @@ class JobNotFoundError(OperationsError):
     code = "job_not_found"
 
 
+class WakeOffError(OperationsError):
+    """Requests may not resume the unit: its `access.wake` is false."""
+
+    code = "wake_off"
+
+
 class StorageNotFoundError(OperationsError):
     code = "gpustorage_not_found"
 

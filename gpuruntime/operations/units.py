@@ -1,6 +1,6 @@
 """The use cases on units: create, read, change and delete."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
@@ -23,7 +23,12 @@ from gpuruntime.operations.claim.protocol import ClaimAttempt, Creation
 from gpuruntime.operations.claim.stock import StockClaims
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
-from gpuruntime.operations.errors import OperationsError, UnitNotFoundError, bounded
+from gpuruntime.operations.errors import (
+    OperationsError,
+    UnitNotFoundError,
+    WakeOffError,
+    bounded,
+)
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
@@ -113,12 +118,29 @@ class Units:
             mounts = request.storageMounts
             names = [mount.name for mount in mounts] if isinstance(mounts, tuple) else []
             uids = await self._storages.demand_all(names, scope)
-            try:
-                updated = await rewrite(self._context.client, GPU_UNITS, key, edit)
-            except NotFoundError as error:
-                raise _not_found(name) from error
-            cache.write_through(updated)
-            return updated
+            return await self._rewritten(cache, key, edit)
+
+    async def revoke(self, name: str, scope: Scope = EVERYTHING) -> GPUUnit:
+        """Raise the generation of the unit's access, which ends the tickets of before."""
+
+        def raised(unit: GPUUnit) -> GPUUnit:
+            access = _in_scope(unit, scope).spec.access
+            access = attrs.evolve(access, generation=access.generation + 1)
+            return attrs.evolve(unit, spec=attrs.evolve(unit.spec, access=access))
+
+        return await self._edit(name, f"revocation of tickets of unit {name}", raised)
+
+    async def wake(self, name: str, scope: Scope = EVERYTHING, *, uid: str = "") -> GPUUnit:
+        """Resume the unit if its owner lets requests do so; with `uid`, only that incarnation."""
+
+        def woken(unit: GPUUnit) -> GPUUnit:
+            if uid not in ("", _in_scope(unit, scope).metadata.uid):
+                raise _not_found(name)
+            if not unit.spec.access.wake:
+                raise WakeOffError(f"unit {name} is resumed by no request: its access.wake is off")
+            return attrs.evolve(unit, spec=attrs.evolve(unit.spec, suspended=False))
+
+        return await self._edit(name, f"waking of unit {name}", woken)
 
     async def delete(
         self,
@@ -189,6 +211,21 @@ class Units:
         if not isinstance(function, Serverless) or function.workerOf:
             return nullcontext()
         return self._turns.of(function.requestID)
+
+    async def _edit(self, name: str, what: str, edit: Callable[[GPUUnit], GPUUnit]) -> GPUUnit:
+        cache, key = self._place(name, Lifecycle.INSTANCE)
+        async with self._bounded(what):
+            return await self._rewritten(cache, key, edit)
+
+    async def _rewritten(
+        self, cache: Cache[GPUUnit], key: Key, edit: Callable[[GPUUnit], GPUUnit]
+    ) -> GPUUnit:
+        try:
+            updated = await rewrite(self._context.client, GPU_UNITS, key, edit)
+        except NotFoundError as error:
+            raise _not_found(key.name) from error
+        cache.write_through(updated)
+        return updated
 
     async def _live(self, cache: Cache[GPUUnit], key: Key) -> GPUUnit:
         try:

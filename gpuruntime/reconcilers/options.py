@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import attrs
 
+from gpuruntime.tickets.addresses import GatewayAddress
+
 # Raised with every change of a child's shape; `drift` says what that does to running units.
 TEMPLATE_REVISION: Final = 4
 # Raised with every change of NetworkPolicy rules. It reaches existing policies at once, because
@@ -97,5 +99,6 @@ class UnitOptions:
     helpers: HelperOptions
     sidecar: SidecarOptions
     network: NetworkOptions
+    public_address: GatewayAddress | None
     template_revision: int = TEMPLATE_REVISION
     rules_revision: int = RULES_REVISION

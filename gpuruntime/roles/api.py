@@ -10,7 +10,7 @@ import attrs
 import structlog
 from aiohttp import web
 
-from gpuruntime.api.app import ApiOptions, AppContext, make_app
+from gpuruntime.api.app import ApiOptions, AppContext, make_app, no_keys
 from gpuruntime.api.auth.authentication import Guard, NoAuthentication
 from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.kubernetes import KubernetesGuard
@@ -39,12 +39,14 @@ from gpuruntime.roles.options import (
     body_limits_of,
     caller_limits_of,
     file_limits_of,
+    gateway_options_of,
     namespaces_of,
     service_options_of,
 )
 from gpuruntime.roles.process import Process, queue_of
 from gpuruntime.roles.result_store import result_store
 from gpuruntime.roles.role import STOPPING, RoleRunner
+from gpuruntime.roles.ticket_keys import TicketKeyFile
 from gpuruntime.roles.token_file import TokenFile
 from gpuruntime.serverless.calling.service import (
     FunctionService,
@@ -72,24 +74,33 @@ def api_role(
     _refuse_open_listener(settings)
     demand_certificate(settings.tls)
     registry = Registry(RoleName.API)
-    token_file = _token_file(settings, registry)
+    files = KeyFiles(tokens=_token_file(settings, registry), keys=_ticket_keys(settings, registry))
 
     @asynccontextmanager
     async def opened(context: ClusterContext) -> AsyncIterator[ApiParts]:
         async with result_store(settings, name="gpuruntime api") as results:
-            yield ApiParts(context, results, token_file)
+            yield ApiParts(context, results, files)
 
     return cluster_role(registry, settings, opened, transport=transport, process=process)
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class KeyFiles:
+    """The files that the api follows; None without mode token, and without a gateway."""
+
+    tokens: TokenFile | None
+    keys: TicketKeyFile | None
+
+
 class ApiParts:
     def __init__(
-        self, context: ClusterContext, results: ResultReader | None, token_file: TokenFile | None
+        self, context: ClusterContext, results: ResultReader | None, files: KeyFiles
     ) -> None:
         settings = context.settings
         self._context = context
         self._settings = settings
-        self._token_file = token_file
+        self._token_file = files.tokens
+        self._ticket_keys = files.keys
         self._stop = asyncio.Event()
         self._drained = asyncio.Event()
         self._client = Client(context.transport, meter=context.registry)
@@ -145,6 +156,8 @@ class ApiParts:
             app = self._app(operations)
             if self._token_file is not None:
                 tasks.create_task(self._token_file.run(), name="token file")
+            if self._ticket_keys is not None:
+                tasks.create_task(self._ticket_keys.run(), name="ticket keys")
             if self._settings.nats.url:
                 tasks.create_task(self._ingress.run(), name="serverless")
             if self._is_enabled:
@@ -206,6 +219,7 @@ class ApiParts:
             meter=self._context.registry,
             map_address=process.map_address,
             guard=self._guard(),
+            ticket_keys=self._ticket_keys.ring if self._ticket_keys else no_keys,
         )
         options = ApiOptions(
             version=version("gpuruntime"),
@@ -215,6 +229,7 @@ class ApiParts:
             bodies=body_limits_of(settings),
             most_requests=settings.connections.mostRequests,
             origins=BrowserOrigins(is_local=_is_for_this_machine(settings)),
+            gateway=gateway_options_of(settings),
         )
         return make_app(backend, options)
 
@@ -274,6 +289,11 @@ class ApiParts:
 def _token_file(settings: Settings, meter: Meter) -> TokenFile | None:
     is_token = settings.auth.mode is AuthMode.TOKEN
     return TokenFile(settings.auth.tokenFile, meter) if is_token else None
+
+
+def _ticket_keys(settings: Settings, meter: Meter) -> TicketKeyFile | None:
+    gateway = settings.gateway
+    return TicketKeyFile(gateway.keyFile, meter) if gateway.publicURL else None
 
 
 def _is_for_this_machine(settings: Settings) -> bool:

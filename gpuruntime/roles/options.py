@@ -13,6 +13,7 @@ from gpuruntime.api.auth.rate_limits import Limits
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.http.body import BodyLimits
 from gpuruntime.api.http.server import ConnectionLimits
+from gpuruntime.api.tickets.issuer import GatewayOptions
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
 from gpuruntime.operations.options import Namespaces, Options
@@ -61,6 +62,11 @@ def file_limits_of(settings: Settings) -> FileLimits:
     return options_of(FileLimits, settings.files, longest_seconds=settings.files.timeout)
 
 
+def gateway_options_of(settings: Settings) -> GatewayOptions:
+    given = settings.gateway
+    return options_of(GatewayOptions, given, ssh_address=given.ssh.address, has_exec=given.exec)
+
+
 def service_options_of(settings: Settings) -> ServiceOptions:
     return ServiceOptions(
         namespace=settings.namespaces.instance,
@@ -87,6 +93,7 @@ def unit_options_of(settings: Settings) -> UnitOptions:
         pod_defaults=_pod_defaults(settings),
         helpers=options_of(HelperOptions, settings.helpers),
         sidecar=sidecar_options_of(settings),
+        public_address=settings.gateway.address,
         network=NetworkOptions(
             blocked_cidrs=settings.network.blockedEgressCIDRs,
             name_servers=tuple(map(_as_cidr, settings.network.nameServers)),

@@ -16,6 +16,7 @@ from gpuruntime.settings.checks import (
     label_faults,
     refuse,
 )
+from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.results import ResultsSettings
 from gpuruntime.settings.serverless import NatsSettings, ServerlessSettings, WorkerSettings
 from gpuruntime.settings.tolerations import Toleration
@@ -290,6 +291,7 @@ class Settings:
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()
     files: FileSettings = FileSettings()
+    gateway: GatewaySettings = GatewaySettings()
 
     def __attrs_post_init__(self) -> None:
         if self.operationRetention < SHORTEST_RETENTION_SECONDS:

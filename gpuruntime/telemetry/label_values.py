@@ -62,4 +62,5 @@ REFUSALS: Final = (
     "storage_in_use",
     "timeout",
     "too_many_requests",
+    "wake_off",
 )

@@ -63,7 +63,8 @@ class Known:
 class Principal:
     """A known caller; without tenants it is not bound to any.
 
-    `uid`, `groups` and `extra` are what the cluster says of a caller that it knows.
+    `uid`, `groups` and `extra` are what the cluster says of a caller that it knows. A wake token
+    of the gateway counts for the unit with `unit_uid` alone.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Principal:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    unit_uid: str = ""
 
 
 OPEN: Final = Open()

@@ -222,7 +222,7 @@ def in_flight(route: Route, below: Next, context: LayerContext) -> Next:
 def authentication(route: Route, below: Next, context: LayerContext) -> Next:
     if isinstance(route.access, Open):
         return below
-    guard = context.guard
+    guard = _guard_of(route, context)
 
     async def authenticated(request: web.Request) -> web.StreamResponse:
         principal = await guard.principal_of(request.headers)
@@ -235,7 +235,7 @@ def authentication(route: Route, below: Next, context: LayerContext) -> Next:
 
 
 def origin(route: Route, below: Next, context: LayerContext) -> Next:
-    if isinstance(route.access, Open) or context.guard.asks:
+    if isinstance(route.access, Open) or _guard_of(route, context).asks:
         return below
 
     async def of_this_server(request: web.Request) -> web.StreamResponse:
@@ -246,7 +246,7 @@ def origin(route: Route, below: Next, context: LayerContext) -> Next:
 
 
 def rate_limit(route: Route, below: Next, context: LayerContext) -> Next:
-    if isinstance(route.access, Open) or not context.guard.asks:
+    if isinstance(route.access, Open) or not _guard_of(route, context).asks:
         return below
 
     async def limited(request: web.Request) -> web.StreamResponse:
@@ -257,15 +257,15 @@ def rate_limit(route: Route, below: Next, context: LayerContext) -> Next:
 
 
 def rights(route: Route, below: Next, context: LayerContext) -> Next:
-    access = route.access
-    if isinstance(access, Open) or not context.guard.asks:
+    access, guard = route.access, _guard_of(route, context)
+    if isinstance(access, Open) or not guard.asks:
         return below
 
     own = () if isinstance(access, Known) else (access,)
 
     async def permitted(request: web.Request) -> web.StreamResponse:
         for needed in (*own, *route.further(request)):
-            await context.guard.demand(request[PRINCIPAL], needed)
+            await guard.demand(request[PRINCIPAL], needed)
         return await below(request)
 
     return permitted
@@ -334,6 +334,10 @@ def body(route: Route, below: Next, context: LayerContext) -> Next:
         return await below(request)
 
     return received
+
+
+def _guard_of(route: Route, context: LayerContext) -> Guard:
+    return route.guard or context.guard
 
 
 async def defer_continue(_: web.Request) -> None:

@@ -12,7 +12,7 @@ import attrs
 from aiohttp import web
 
 from gpuruntime.api.auth.access import Access, Known, Open, Principal
-from gpuruntime.api.auth.authentication import PRINCIPAL, nothing_further
+from gpuruntime.api.auth.authentication import PRINCIPAL, Guard, nothing_further
 from gpuruntime.api.auth.tenancy import scope_of
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.operations.lookup.scopes import Scope
@@ -119,7 +119,8 @@ class Route:
 
     `access` is the right that it needs, without a default that could leave a route open. `further`
     gives the additional rights that some requests need. `pattern` is the path to match, if the
-    documented path cannot express it.
+    documented path cannot express it. `guard` replaces the application's, if the route knows
+    callers of its own.
 
     An untimed route answers from memory, or bounds the time to its first byte itself. A route that
     lasts may go on for as long as its caller likes.
@@ -141,6 +142,7 @@ class Route:
     lasts: bool = False
     tag: str = "units"
     pattern: str = ""
+    guard: Guard | None = None
     further: Callable[[web.Request], Iterable[Access]] = nothing_further
 
     def answer(self, status: int) -> Answer:

@@ -34,6 +34,7 @@ CREATE_UNIT: Final[JsonObject] = {
     },
 }
 UPDATE_UNIT: Final[JsonObject] = {"suspended": True}
+CREATE_TICKET: Final[JsonObject] = {"uses": ["http"], "port": "http", "seconds": 900}
 CREATE_STORAGE: Final[JsonObject] = {
     "name": "models",
     "size": "10Gi",

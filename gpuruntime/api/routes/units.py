@@ -53,7 +53,7 @@ from gpuruntime.operations.updates import etag_of
 UNITS: Final = "/api/v1/gpu-units"
 UNIT: Final = f"{UNITS}/{{name}}"
 _TIMING = {"Server-Timing": "Milliseconds in replay, claim and create."}
-_ETAG = {"ETag": "Changes with the unit's spec; for If-Match."}
+ETAG: Final = {"ETag": "Changes with the unit's spec; for If-Match."}
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
 
@@ -99,13 +99,13 @@ def unit_routes(
                     status=201,
                     description="The unit was created.",
                     model=UnitView,
-                    headers={**_ETAG, **_TIMING, "Location": "Where the unit is read."},
+                    headers={**ETAG, **_TIMING, "Location": "Where the unit is read."},
                 ),
                 Answer(
                     status=200,
                     description="The operation was done before: the unit as it is now.",
                     model=UnitView,
-                    headers={**_ETAG, **_TIMING, **MEANING_OF_REPLAY},
+                    headers={**ETAG, **_TIMING, **MEANING_OF_REPLAY},
                 ),
             ),
             errors=(*WRITE, *_CONFLICTS, "insufficient_capacity", "gpustorage_not_found"),
@@ -134,7 +134,7 @@ def unit_routes(
             handler=handlers.get,
             summary="Read a unit",
             query=ReadUnit,
-            answers=(Answer(status=200, description="The unit.", model=UnitView, headers=_ETAG),),
+            answers=(Answer(status=200, description="The unit.", model=UnitView, headers=ETAG),),
             errors=(*READ, "gpuunit_not_found"),
         ),
         Route(
@@ -147,7 +147,7 @@ def unit_routes(
             body=Body(model=UpdateUnit, parse=parse_update_unit, example=examples.UPDATE_UNIT),
             headers=IF_MATCH,
             answers=(
-                Answer(status=200, description="The changed unit.", model=UnitView, headers=_ETAG),
+                Answer(status=200, description="The changed unit.", model=UnitView, headers=ETAG),
             ),
             errors=(
                 *WRITE,
@@ -200,9 +200,9 @@ class _UnitHandlers:
         name = creation.unit.metadata.name
         headers = {"Server-Timing": server_timing(creation.timings)}
         if creation.is_replay:
-            return _shown(creation.unit, headers={**headers, **REPLAYED})
+            return shown(creation.unit, headers={**headers, **REPLAYED})
         headers["Location"] = f"{UNITS}/{name}"
-        return _shown(creation.unit, status=201, headers=headers)
+        return shown(creation.unit, status=201, headers=headers)
 
     async def list(self, call: Call[ListUnits, None]) -> Reply:
         asked, version = call.query, self._index.version
@@ -223,14 +223,14 @@ class _UnitHandlers:
     async def get(self, call: Call[ReadUnit, None]) -> Reply:
         lifecycle = Lifecycle(call.query.lifecycle)
         unit = await self._units.get(call.path("name"), lifecycle, call.scope)
-        return _shown(unit, lifecycle)
+        return shown(unit, lifecycle)
 
     async def update(self, call: Call[NoQuery, UpdateUnit]) -> Reply:
         matching = if_match(call.request)
         unit = await self._units.update(
             call.path("name"), call.body, if_match=matching, scope=call.scope
         )
-        return _shown(unit)
+        return shown(unit)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
         matching = if_match(call.request)
@@ -251,7 +251,7 @@ def _of_stock(verb: Verb, request: web.Request) -> Iterator[Access]:
         yield Access(verb=verb, resource=access.UNITS, place=Place.STOCK)
 
 
-def _shown(
+def shown(
     unit: GPUUnit,
     lifecycle: Lifecycle = Lifecycle.INSTANCE,
     *,

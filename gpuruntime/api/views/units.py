@@ -8,7 +8,7 @@ from gpuruntime.models.kinds.phases import phase_of
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kinds.units import GPUUnit, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
-from gpuruntime.models.views.units import Lifecycle, SourceStock, UnitView
+from gpuruntime.models.views.units import AccessView, Lifecycle, SourceStock, UnitView
 
 _NO_CONDITION = Condition(type=ConditionType.READY)
 
@@ -21,7 +21,7 @@ def unit_view(unit: GPUUnit, lifecycle: Lifecycle) -> UnitView:
         namespace=metadata.namespace,
         lifecycle=lifecycle,
         tenant=metadata.labels.get(labels.TENANT, ""),
-        **shared(unit.spec, UnitView),
+        **{**shared(unit.spec, UnitView), "access": _access_of(unit)},
         phase=phase_of(status.conditions),
         reason=ready.reason,
         message=ready.message,
@@ -37,6 +37,11 @@ def unit_view(unit: GPUUnit, lifecycle: Lifecycle) -> UnitView:
         timeline=_timeline_of(unit),
         createdAt=metadata.creationTimestamp,
     )
+
+
+def _access_of(unit: GPUUnit) -> AccessView:
+    told = unit.status.access
+    return AccessView(**shared(unit.spec.access, AccessView), slug=told.slug, urls=told.urls)
 
 
 def _source_of(unit: GPUUnit) -> SourceStock | None:

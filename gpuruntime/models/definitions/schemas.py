@@ -14,6 +14,7 @@ import attrs
 
 from gpuruntime.models.encoding.annotations import (
     Choice,
+    Entries,
     Field,
     Items,
     Model,
@@ -129,6 +130,8 @@ def schema_of(annotation: Any) -> StructuralSchema:
             return _noted(schema_of(inner), notes)
         case Items(_, item):
             return {"type": "array", "items": schema_of(item)}
+        case Entries(value):
+            return {"type": "object", "additionalProperties": schema_of(value)}
         case Choice((optional,), _):
             return schema_of(optional)
         case _:

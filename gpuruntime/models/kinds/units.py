@@ -84,6 +84,7 @@ class StorageMount:
     readOnly: bool = False
 
 
+GatewayURL: TypeAlias = Annotated[str, Schema(maxLength=512)]
 StorageMounts: TypeAlias = Annotated[
     tuple[StorageMount, ...],
     Schema(maxItems=16),
@@ -161,12 +162,21 @@ class Timeline:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class AccessStatus:
+    """A gateway serves the unit at these addresses; `urls` are by the names of its TCP ports."""
+
+    slug: Annotated[str, Schema(maxLength=63)] = ""
+    urls: Annotated[dict[str, GatewayURL], Schema(maxProperties=32)] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class GPUUnitStatus:
     phase: Annotated[str, Schema(enum=tuple(UnitPhase))] = ""
     readyReplicas: int = 0
     observedGeneration: int = 0
     serviceName: Annotated[str, Schema(maxLength=63)] = ""
     accessURL: Annotated[str, Schema(maxLength=1024)] = ""
+    access: AccessStatus = AccessStatus()
     nodeName: Annotated[str, Schema(maxLength=253)] = ""
     timeline: Timeline = Timeline()
     serverless: ServerlessStatus | None = None

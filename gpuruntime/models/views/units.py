@@ -10,7 +10,7 @@ from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.templates import Template
-from gpuruntime.models.kinds.units import Access, StorageMount, Timeline
+from gpuruntime.models.kinds.units import StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 
 
@@ -36,6 +36,20 @@ class SourceStock:
 
 
 @attrs.frozen(kw_only=True, slots=False)
+class AccessView:
+    """The access of a unit; `slug` and `urls` are where a gateway serves it, if there is one."""
+
+    primaryPort: str
+    scheme: str
+    readiness: str
+    wake: bool
+    sshKeys: tuple[str, ...]
+    generation: int
+    slug: str = ""
+    urls: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=False)
 class UnitView:
     """A unit: its wanted and its actual state; `phase` follows from `conditions`."""
 
@@ -50,7 +64,7 @@ class UnitView:
     gpu: int
     gpuProduct: str
     template: Template
-    access: Access
+    access: AccessView
     storageMounts: tuple[StorageMount, ...]
     imagePullSecrets: tuple[str, ...]
     serverless: Serverless | None

@@ -8,8 +8,14 @@ import attrs
 
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.templates import Port
-from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec, child_key
+from gpuruntime.models.kinds.templates import Port, PortProtocol
+from gpuruntime.models.kinds.units import (
+    GPU_UNITS,
+    AccessStatus,
+    GPUUnit,
+    GPUUnitSpec,
+    child_key,
+)
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
@@ -22,6 +28,7 @@ from gpuruntime.reconcilers.unit.pod_template import (
     pod_template,
     primary_port,
 )
+from gpuruntime.tickets.addresses import slug_of
 
 # A Pod must stay ready for this many seconds before a crash is forgiven. The first readiness
 # counts at once.
@@ -110,6 +117,18 @@ def access_url(unit: GPUUnit, options: UnitOptions) -> str:
     name = child_key(unit)
     host = f"{name.name}.{name.namespace}.svc.{options.cluster_domain}"
     return f"{unit.spec.access.scheme}://{host}:{port.port}"
+
+
+def access_status(unit: GPUUnit, options: UnitOptions) -> AccessStatus:
+    """Return where a gateway serves the unit: nowhere without one, or if it runs no Pod itself."""
+    public = options.public_address
+    is_stock = unit.metadata.namespace == options.stock_namespace
+    if public is None or is_stock or unit.spec.is_function_template:
+        return AccessStatus()
+    slug = slug_of(unit.metadata.name, unit.metadata.uid)
+    ports = (port for port in unit.spec.template.ports if port.protocol == PortProtocol.TCP)
+    urls = {port.name: public.of_port(slug, port.port) for port in ports}
+    return AccessStatus(slug=slug, urls=urls)
 
 
 def _service_port(port: Port) -> JsonObject:

@@ -62,7 +62,7 @@ class UnitReporter:
             written = await self.client.patch(
                 GPU_UNITS,
                 unit.metadata.key,
-                {"status": _without_serverless(status)},
+                {"status": _patch_of(unit.status, status)},
                 resource_version=unit.metadata.resourceVersion,
                 subresource="status",
             )
@@ -86,7 +86,13 @@ class UnitReporter:
             self.meter.observe("unit_stage_seconds", seconds, stage=stage)
 
 
-def _without_serverless(status: GPUUnitStatus) -> JsonObject:
-    """Leave out `serverless`, which the activator writes. A merge patch does not change it."""
-    members = codec.to_json(status)
-    return {name: member for name, member in members.items() if name != "serverless"}
+def _patch_of(before: GPUUnitStatus, after: GPUUnitStatus) -> JsonObject:
+    """Return a merge patch, which removes the URLs of ports that are gone.
+
+    It leaves out `serverless`, which the activator writes.
+    """
+    members = codec.to_json(after)
+    gone = dict.fromkeys(before.access.urls.keys() - after.access.urls.keys())
+    access: JsonObject = {"slug": after.access.slug, "urls": {**gone, **after.access.urls}}
+    others = {name: member for name, member in members.items() if name != "serverless"}
+    return {**others, "access": access}

@@ -17,7 +17,12 @@ from gpuruntime.models.kubernetes.timestamps import moment_of
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable
-from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS, access_url, is_served
+from gpuruntime.reconcilers.unit.children import (
+    MIN_READY_SECONDS,
+    access_status,
+    access_url,
+    is_served,
+)
 from gpuruntime.reconcilers.unit.pod_failures import (
     MOST_TEXT,
     FailureKind,
@@ -173,6 +178,7 @@ def status_of(
         observedGeneration=unit.metadata.generation,
         serviceName=child_key(unit).name if publishes else "",
         accessURL=access_url(unit, options) if publishes else "",
+        access=access_status(unit, options),
         nodeName=_node_of(unit, pod, runs=verdict.runs),
         timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.runs else None),
         conditions=conditions,

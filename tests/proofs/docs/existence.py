@@ -53,6 +53,8 @@ FOREIGN: Final = {
         "sslmode",
     ),
     *("DIR/kubeconfig", "GPURUNTIME_API", "POD", "ROLE", "greet", "host:port"),
+    *("HS256", "kid", "gen", "command=", "openssl rand -base64 32"),
+    *("demo-cqluoz2t", "ssh.example.com", "ssh.example.com:2222"),
     *("crash=3: some words", "name=uid,…", "pod/container: reason: message"),
     "queued: insufficient_capacity: no ready stock of a10.1, 2 ahead of it",
 }

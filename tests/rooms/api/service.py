@@ -12,7 +12,7 @@ import attrs
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuruntime.api.app import ApiOptions, AppContext, make_app, routes_of
+from gpuruntime.api.app import ApiOptions, AppContext, make_app, no_keys, routes_of
 from gpuruntime.api.auth.authentication import Guard, NoAuthentication
 from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.rate_limits import Limits
@@ -23,6 +23,7 @@ from gpuruntime.api.http.body import BodyLimits
 from gpuruntime.api.http.routing import Route
 from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 from gpuruntime.api.openapi.swagger import with_document
+from gpuruntime.api.tickets.issuer import NO_GATEWAY, GatewayOptions
 from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.informer import Informer
@@ -35,6 +36,7 @@ from gpuruntime.models.kubernetes.network import Service as NetworkService
 from gpuruntime.models.kubernetes.pod_requests import REQUESTING_PODS, RequestingPod
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.service import ServiceContext, ServiceOptions, service_of
+from gpuruntime.tickets.keys import KeyRing
 from tests.options import SETTINGS, configured
 from tests.rooms.api.conformity import Promises
 from tests.rooms.operations.cluster import INSTANCE, NAMESPACES, Cluster, Replica, clock, replica
@@ -184,6 +186,8 @@ async def service(
     most_requests: int = 4096,
     streams: StreamLimits = STREAMS,
     origins: BrowserOrigins = ORIGINS,
+    gateway: GatewayOptions = NO_GATEWAY,
+    ticket_keys: Callable[[], KeyRing | None] = no_keys,
 ) -> AsyncIterator[Service]:
     """Yield the API; `around` wraps the transport of its uncached reads.
 
@@ -224,6 +228,7 @@ async def service(
             rng=Random(1),
             meter=meter,
             guard=guard or NoAuthentication(),
+            ticket_keys=ticket_keys,
         )
         options = ApiOptions(
             version="1.2.3",
@@ -235,6 +240,7 @@ async def service(
             most_requests=most_requests,
             streams=streams,
             origins=origins,
+            gateway=gateway,
         )
         app = make_app(backend, options)
         routes = with_document(

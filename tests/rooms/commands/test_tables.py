@@ -19,11 +19,11 @@ from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.invocations import FunctionError
 from gpuruntime.models.kinds.templates import EnvVar, Port, Template
-from gpuruntime.models.kinds.units import Access, StorageMount, Timeline
+from gpuruntime.models.kinds.units import StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.views.operators import GpuProductView, Job
 from gpuruntime.models.views.serverless import InvocationView
-from gpuruntime.models.views.units import SourceStock, UnitView
+from gpuruntime.models.views.units import AccessView, SourceStock, UnitView
 from tests.rooms.commands.views import POOL, STORAGE, UNIT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,8 +52,15 @@ FULL_UNIT = attrs.evolve(
         envs=(EnvVar(name="EPOCHS", value="3"), EnvVar(name="SEED", value="17")),
         ports=(Port(name="http", port=8123),),
     ),
-    access=Access(
-        primaryPort="http", wake=True, sshKeys=("ssh-rsa AAAA me", "ssh-rsa BBBB"), generation=61
+    access=AccessView(
+        primaryPort="http",
+        scheme="http",
+        readiness="tcp",
+        wake=True,
+        sshKeys=("ssh-rsa AAAA me", "ssh-rsa BBBB"),
+        generation=61,
+        slug="demo-abc",
+        urls={"http": "https://8123--demo-abc.units.example.com"},
     ),
     storageMounts=(StorageMount(name="weights", mountPath="/models", readOnly=True),),
     serverless=Serverless(requestID="greet", minAvailableCount=19, maxWorkers=23),

@@ -8,10 +8,10 @@ import msgspec
 
 from gpuruntime.models.kinds.storages import Accessor, AccessorStatus, PrepareStatus
 from gpuruntime.models.kinds.templates import Template
-from gpuruntime.models.kinds.units import Access, Timeline
+from gpuruntime.models.kinds.units import Timeline
 from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.storages import StorageView
-from gpuruntime.models.views.units import UnitView
+from gpuruntime.models.views.units import AccessView, UnitView
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 UNIT = UnitView(
@@ -26,7 +26,14 @@ UNIT = UnitView(
     gpu=1,
     gpuProduct="",
     template=Template(),
-    access=Access(),
+    access=AccessView(
+        primaryPort="",
+        scheme="http",
+        readiness="tcp",
+        wake=False,
+        sshKeys=(),
+        generation=0,
+    ),
     storageMounts=(),
     imagePullSecrets=(),
     serverless=None,

@@ -30,6 +30,8 @@ def documents(schema: StructuralSchema) -> st.SearchStrategy[Any]:
                 {name: each for name, each in drawn.items() if name in there},
                 optional={name: each for name, each in drawn.items() if name not in there},
             )
+        case {"type": "object", "additionalProperties": values}:
+            return st.dictionaries(st.text("abc", min_size=1), documents(values), max_size=3)
         case _:
             raise ValueError(f"no documents of {schema}")
 

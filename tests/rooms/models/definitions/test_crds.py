@@ -109,7 +109,9 @@ def test_every_member_has_a_type_and_a_bound(kind: str) -> None:
             case "integer" if path.startswith(".spec"):
                 assert {"minimum", "maximum"} <= node.keys(), path
             case "object":
-                assert "additionalProperties" not in node, path
+                values = node.get("additionalProperties")
+                assert values is None or "maxProperties" in node, path
+                assert values is None or "maxLength" in values, path
             case _:
                 continue
 

@@ -142,3 +142,13 @@ def test_conditions_are_a_map_by_their_type() -> None:
 def test_a_type_without_a_schema_is_rejected_by_name() -> None:
     with pytest.raises(TypeError, match="set"):
         schema_of(set[str])
+
+
+def test_a_dict_becomes_an_object_of_any_members() -> None:
+    bounded = Annotated[dict[str, Annotated[str, Schema(maxLength=3)]], Schema(maxProperties=2)]
+
+    assert schema_of(bounded) == {
+        "type": "object",
+        "additionalProperties": {"type": "string", "maxLength": 3},
+        "maxProperties": 2,
+    }

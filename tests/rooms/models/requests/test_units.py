@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from gpuruntime.models.encoding.members import default_of, shared_names
-from gpuruntime.models.kinds.units import ENVELOPE, GPUUnitSpec
+from gpuruntime.models.kinds.units import ENVELOPE, Access, GPUUnitSpec
 from gpuruntime.models.requests.units import CreateUnit, UpdateUnit
-from gpuruntime.models.views.units import UnitView
+from gpuruntime.models.views.units import AccessView, UnitView
 
 SPEC = attrs.fields_dict(GPUUnitSpec)
 CHOSEN = [name for name in SPEC if name not in ENVELOPE]
@@ -39,3 +39,7 @@ def test_a_field_has_the_same_type_in_the_kind_and_in_the_change(name: str) -> N
     given = get_args(get_type_hints(UpdateUnit)[name])[0]
     wanted = get_type_hints(GPUUnitSpec)[name]
     assert given in (wanted, *get_args(wanted))
+
+
+def test_the_view_shows_every_member_of_the_access() -> None:
+    assert shared_names(Access, AccessView) == tuple(attrs.fields_dict(Access))

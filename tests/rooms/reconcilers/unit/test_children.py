@@ -8,12 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.templates import Port, Template
-from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, child_key, selector_of
+from gpuruntime.models.kinds.units import (
+    Access,
+    AccessStatus,
+    GPUUnit,
+    GPUUnitSpec,
+    child_key,
+    selector_of,
+)
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.children import (
+    access_status,
     access_url,
     deployment_of,
     is_served,
@@ -21,6 +30,7 @@ from gpuruntime.reconcilers.unit.children import (
     service_of,
 )
 from gpuruntime.reconcilers.unit.pod_template import Placement
+from gpuruntime.tickets.addresses import parse_public_url, slug_of
 from tests.options import configured
 
 OPTIONS = configured(UnitOptions)
@@ -122,3 +132,28 @@ def test_the_address_has_the_primary_port_and_the_clusters_domain() -> None:
     host = "unit-demo.runtime-instance.svc.example.test"
     assert access_url(unit(template=PORTS), options) == f"http://{host}:80"
     assert access_url(unit(template=PORTS, access=access), options) == f"grpc://{host}:53"
+
+
+PUBLIC = attrs.evolve(OPTIONS, public_address=parse_public_url("https://*.units.example.com"))
+
+
+def test_a_gateway_serves_every_tcp_port_of_a_unit_under_its_number() -> None:
+    of = unit(template=PORTS)
+    slug = slug_of("demo", of.metadata.uid)
+    assert access_status(of, PUBLIC) == AccessStatus(
+        slug=slug, urls={"http": f"https://80--{slug}.units.example.com"}
+    )
+    assert access_status(unit(), PUBLIC) == AccessStatus(slug=slug)
+
+
+@pytest.mark.parametrize(
+    ("of", "options"),
+    [
+        (unit(template=PORTS), OPTIONS),
+        (unit(template=PORTS, namespace=OPTIONS.stock_namespace), PUBLIC),
+        (unit(template=PORTS, serverless=Serverless(requestID="fn")), PUBLIC),
+    ],
+    ids=["without a gateway", "stock", "a template of workers"],
+)
+def test_what_no_gateway_serves_has_no_url(of: GPUUnit, options: UnitOptions) -> None:
+    assert access_status(of, options) == AccessStatus()

@@ -4,16 +4,19 @@ import asyncio
 from operator import not_
 from typing import Any
 
+import attrs
 import pytest
 
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.tickets.addresses import parse_public_url, slug_of
 from tests.eventually import equals
 from tests.faults import Fault, refused
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import (
+    OPTIONS,
     World,
     becomes,
     living,
@@ -137,6 +140,33 @@ async def test_a_change_of_tickets_keys_or_wake_restarts_nothing() -> None:
         assert world.objects(PODS, INSTANCE) == [pod]
         assert world.deployment("demo")["spec"] == template
         assert phase_of(world.unit("demo")) == "Ready"
+
+
+async def test_the_urls_at_a_gateway_follow_the_ports_and_cost_no_write_of_their_own() -> None:
+    world = World()
+    options = attrs.evolve(OPTIONS, public_address=parse_public_url("https://*.example.com"))
+    async with living(world), managing(world, options=options):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        writes = [each for each in world.ledger.done if each.endswith("/demo/status")]
+        slug = slug_of("demo", world.unit("demo")["metadata"]["uid"])
+        told = world.unit("demo")["status"]["access"]
+        assert told == {"slug": slug, "urls": {"http": f"https://80--{slug}.example.com"}}
+        world.change("demo", template={"ports": [{"name": "web", "port": 81}]})
+        await until(
+            lambda: world.unit("demo")["status"]["access"].get("urls"),
+            equals({"web": f"https://81--{slug}.example.com"}),
+        )
+        world.change("demo", template={"ports": []})
+        await until(lambda: world.unit("demo")["status"]["access"].get("urls", {}), equals({}))
+        await becomes(world, "demo", "Ready")
+        await quiet(world)
+    async with living(other := World()), managing(other):
+        other.add_unit("demo", **SERVING)
+        await becomes(other, "demo", "Ready")
+        plain = [each for each in other.ledger.done if each.endswith("/demo/status")]
+        assert len(writes) == len(plain)
+        assert not other.unit("demo")["status"].get("access", {}).get("slug")
 
 
 async def test_deleted_children_are_created_again() -> None:

@@ -1,0 +1,44 @@
+"""Tickets as callers get them; nothing shows a ticket again."""
+
+from datetime import datetime
+
+import attrs
+
+from gpuruntime.models.requests.tickets import Use
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class TicketUnit:
+    """The incarnation of a unit that a ticket is for, and its `access.generation`."""
+
+    name: str
+    uid: str
+    generation: int
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class SshAddress:
+    """The gateway's SSH listener; the ticket is the password of the user."""
+
+    host: str
+    port: int
+    user: str
+    command: str
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class TicketView:
+    """A ticket with the gateway's address for each of its uses; others are empty.
+
+    `url` and `terminalURL` are for a browser: they enter once, within a minute.
+    """
+
+    ticket: str = attrs.field(repr=False)
+    expiresAt: datetime
+    unit: TicketUnit
+    uses: tuple[Use, ...]
+    url: str = attrs.field(repr=False)
+    terminalURL: str = attrs.field(repr=False)
+    execURL: str
+    forwardURL: str
+    ssh: SshAddress | None
