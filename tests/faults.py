@@ -14,7 +14,7 @@ from typing import cast
 import attrs
 
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
-from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import JSON, Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.encoding import codec
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -161,6 +161,13 @@ class FaultyTransport:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        if self._is_cut:
+            raise UnreachableError(f"{request.method} {request.path}: cut off")
+        return self._inner.socket(request, protocol)
 
     async def _performed(self, request: Request, fault: Fault) -> Response:
         if fault.is_unreachable:

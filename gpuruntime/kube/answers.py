@@ -31,6 +31,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 READS = frozenset({"get", "list", "watch"})
+CONNECT = "connect"  # Kubernetes' verb for exec and port-forward
 LONGEST_QUOTE = 300
 LONGEST_RETRY_AFTER_SECONDS = 300.0  # a longer time is taken for nonsense
 
@@ -57,7 +58,8 @@ class Call:
 
     @property
     def is_write(self) -> bool:
-        return self.verb not in READS
+        """Return whether an object may change; a connection changes none."""
+        return self.verb not in READS and self.verb != CONNECT
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource} {self.key}".rstrip()
@@ -156,9 +158,15 @@ def error_of(response: Response, call: Call) -> KubeError:
 
 def api_error(call: Call, status: Status) -> KubeError:
     """Map a Status to an error of ours: a lost write first, then by status.code and reason."""
-    message = f"{call}: {status.code} {status.reason}: {status.message}"
     if call.is_write and _loses_writes(status):
+        message = f"{call}: {status.code} {status.reason}: {status.message}"
         return OutcomeUnknownError(f"{message} (the write may have happened)")
+    return refusal(call, status)
+
+
+def refusal(call: Call, status: Status) -> ApiError:
+    """Map a Status to an error of ours by its code and reason."""
+    message = f"{call}: {status.code} {status.reason}: {status.message}"
     if status.code >= 500:
         error_type: type[ApiError] = UnavailableError
     elif status.reason == "AlreadyExists":

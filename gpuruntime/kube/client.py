@@ -11,6 +11,8 @@ import attrs
 
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.answers import (
+    CONNECT,
+    READS,
     Call,
     Page,
     demand_deletion,
@@ -31,6 +33,7 @@ from gpuruntime.kube.transport import (
     MERGE_PATCH,
     Request,
     Response,
+    Socket,
     StreamResponse,
     Transport,
 )
@@ -41,7 +44,7 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject, Partial
 from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
-AnswerT = TypeVar("AnswerT", Response, StreamResponse)
+AnswerT = TypeVar("AnswerT", Response, StreamResponse, Socket | Response)
 
 REMEDY = "check that the API server runs and can be reached from here"
 
@@ -193,11 +196,41 @@ class Client:
                 call, opened.enter_async_context(self.transport.stream(request))
             )
             if not 200 <= stream.status < 300:
-                with _naming(call):
+                with naming(call):
                     body = b"".join([chunk async for chunk in stream.chunks()])
                 answer = Response(status=stream.status, headers=stream.headers, body=body)
                 raise error_of(answer, call)
             yield stream
+
+    @asynccontextmanager
+    async def socket(
+        self,
+        resource: Resource[ObjectT],
+        key: Key,
+        subresource: str,
+        query: tuple[tuple[str, str], ...],
+        *,
+        protocol: str,
+    ) -> AsyncIterator[Socket]:
+        """Open a WebSocket. The timeout bounds its opening only.
+
+        Raise OutcomeUnknownError if the answer is lost: a command may run all the same.
+        """
+        call = Call(CONNECT, f"{resource}/{subresource}", str(key))
+        request = Request(
+            method="GET",
+            path=object_path(resource, key, subresource),
+            query=query,
+            accept="*/*",
+            timeout_seconds=self._timeout_seconds,
+        )
+        async with AsyncExitStack() as opened:
+            socket = await self._measured(
+                call, opened.enter_async_context(self.transport.socket(request, protocol))
+            )
+            if isinstance(socket, Response):
+                raise error_of(socket, call)
+            yield socket
 
     async def _send(
         self,
@@ -234,7 +267,7 @@ class Client:
         started = loop_time()
         outcome = "cancelled"
         try:
-            with _naming(call):
+            with naming(call):
                 answer = await exchange
             outcome = str(answer.status)
             return answer
@@ -278,7 +311,7 @@ async def server_version(transport: Transport, *, timeout_seconds: float = 5.0) 
 
 
 @contextmanager
-def _naming(call: Call) -> Iterator[None]:
+def naming(call: Call) -> Iterator[None]:
     """Name the call in errors of the transport."""
     try:
         yield
@@ -286,8 +319,10 @@ def _naming(call: Call) -> Iterator[None]:
         raise UnreachableError(f"{call}: {error}") from error
     except OutcomeUnknownError as error:
         # A read changes nothing: if its answer is lost, that is the same as no answer.
-        lost = OutcomeUnknownError if call.is_write else UnreachableError
+        lost = UnreachableError if call.verb in READS else OutcomeUnknownError
         raise lost(f"{call}: {error}") from error
+    except MalformedAnswerError as error:
+        raise MalformedAnswerError(f"{call}: {error}") from error
 
 
 def accept_of(resource: Resource[ObjectT], *, suffix: str = "") -> str:

@@ -14,14 +14,23 @@ from yarl import URL
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.kube.connect.credentials import Connection, Credentials
 from gpuruntime.kube.connect.endpoint import Endpoint, Source
-from gpuruntime.kube.connect.sessions import RedirectedError
-from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.connect.sessions import (
+    CONNECT_TIMEOUT_SECONDS,
+    RedirectedError,
+    RefusedUpgradeError,
+)
+from gpuruntime.kube.errors import MalformedAnswerError, OutcomeUnknownError, UnreachableError
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
+from gpuruntime.kube.web_socket import (
+    CLOSING_SECONDS,
+    LARGEST_MESSAGE,
+    HttpSocket,
+    WebSocket,
+    closing,
+)
 
-# By default this is the lease duration minus the renew deadline. So a write that passed the fence
-# starts before another process may lead.
-CONNECT_TIMEOUT_SECONDS = 5.0
 UNAUTHORIZED = 401
+LARGEST_REFUSAL = 2**16
 
 
 async def connect(source: Source, *, now: Callable[[], datetime]) -> "HttpTransport":
@@ -62,6 +71,18 @@ class HttpTransport:
                 if renewed is not None:
                     response = await _begin_stream(stack, request, renewed, deadline)
             yield _Stream(response)
+
+    @asynccontextmanager
+    async def socket(self, request: Request, protocol: str) -> AsyncIterator[Socket | Response]:
+        deadline = loop_time() + request.timeout_seconds
+        connection = await self._credentials.current(deadline)
+        async with AsyncExitStack() as stack:
+            opened = await _begin_socket(stack, request, protocol, connection, deadline)
+            if opened.status == UNAUTHORIZED:
+                renewed = await self._credentials.renewed(connection, deadline)
+                if renewed is not None:
+                    opened = await _begin_socket(stack, request, protocol, renewed, deadline)
+            yield opened
 
     async def close(self) -> None:
         await self._credentials.close()
@@ -108,6 +129,59 @@ async def _begin_stream(
             response = await _send(request, connection.access, client, deadline)
     stack.callback(_cut, response)
     return response
+
+
+async def _begin_socket(
+    stack: AsyncExitStack, request: Request, protocol: str, connection: Connection, deadline: float
+) -> Socket | Response:
+    await stack.enter_async_context(connection.sessions.use())
+    with _translated(request, connection.access):
+        async with asyncio.timeout_at(deadline):
+            try:
+                web_socket = await _upgrade(request, protocol, connection)
+            except (RedirectedError, RefusedUpgradeError) as refused:
+                return await _refusal(refused.response)
+    await stack.enter_async_context(closing(web_socket))
+    if web_socket.protocol != protocol:
+        raise MalformedAnswerError(
+            f"{connection.access.server}: the WebSocket does not speak {protocol}: "
+            "it needs Kubernetes 1.30 or newer"
+        )
+    return HttpSocket(web_socket)
+
+
+async def _upgrade(request: Request, protocol: str, connection: Connection) -> WebSocket:
+    access, client = connection.access, connection.sessions.streams
+    try:
+        web_socket: WebSocket = await client.pool_manager.ws_connect(
+            _url(access, request),
+            protocols=(protocol,),
+            headers=_request_headers(access, request),
+            proxy=client.proxy,
+            proxy_headers=client.proxy_headers,
+            server_hostname=client.server_hostname,
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSING_SECONDS),
+            autoclose=False,
+            autoping=False,
+            max_msg_size=LARGEST_MESSAGE,
+        )
+    except aiohttp.WSServerHandshakeError as error:
+        words = f"{access.server}: the answer opens no WebSocket: {error.message}"
+        raise MalformedAnswerError(words) from error
+    return web_socket
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> Response:
+    """Read the beginning of a refusal, and end its connection."""
+    try:
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) >= LARGEST_REFUSAL:
+                break
+        return Response(status=response.status, headers=response.headers, body=bytes(body))
+    finally:
+        _cut(response)
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

@@ -52,6 +52,28 @@ class StreamResponse(Protocol):
         ...
 
 
+class Socket(Protocol):
+    """An open WebSocket with one reader and any number of senders.
+
+    At most about 512 KiB wait in each direction: a slow reader makes the peer wait.
+    """
+
+    @property
+    def status(self) -> int: ...
+
+    async def send(self, message: bytes) -> None:
+        """Send a message, and wait while too many are on their way. Raise UnreachableError."""
+        ...
+
+    async def receive(self) -> bytes | None:
+        """Return the next message, or None once the peer has closed the WebSocket.
+
+        Raise UnreachableError if the connection dies, and MalformedAnswerError for a message that
+        no API server sends. Then no other message comes.
+        """
+        ...
+
+
 class Transport(Protocol):
     """A transport returns any HTTP status as an answer; the client turns it into an error.
 
@@ -63,4 +85,14 @@ class Transport(Protocol):
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         """Open a stream. The request's timeout bounds the response's head, not its body."""
+        ...
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        """Open a WebSocket that speaks the sub-protocol, or yield the server's refusal.
+
+        The request's timeout bounds the opening. The end of the block closes the WebSocket at
+        once. Raise MalformedAnswerError if the server opens another one than this.
+        """
         ...

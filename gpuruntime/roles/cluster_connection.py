@@ -9,7 +9,7 @@ from gpuruntime.kube.client import server_version
 from gpuruntime.kube.connect.sources import find_source
 from gpuruntime.kube.errors import KubeError, UnreachableError
 from gpuruntime.kube.http import HttpTransport, connect
-from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.settings.schema import KubernetesMode, KubernetesSettings
 
 PROBE_SECONDS = 10.0
@@ -52,6 +52,10 @@ class NoCluster:
         await self.request(request)
         yield  # type: ignore[misc]  # never reached: the line above always raises
 
+    @asynccontextmanager
+    async def socket(self, request: Request, _: str) -> AsyncIterator[Socket | Response]:
+        yield await self.request(request)
+
 
 class LateTransport:
     """A transport that connects at its first use, and tries at each use until it succeeds."""
@@ -75,6 +79,12 @@ class LateTransport:
         transport = await self._connected()
         async with transport.stream(request) as response:
             yield response
+
+    @asynccontextmanager
+    async def socket(self, request: Request, protocol: str) -> AsyncIterator[Socket | Response]:
+        transport = await self._connected()
+        async with transport.socket(request, protocol) as socket:
+            yield socket
 
     async def close(self) -> None:
         if self._transport is not None:

@@ -14,10 +14,16 @@ from kubernetes_asyncio.client.rest import RESTClientObject
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.connect.endpoint import Endpoint
+from gpuruntime.kube.web_socket import WebSocket
 
 PARALLEL_REQUESTS = 100
 UNLIMITED = 0
+# By default this is the lease duration minus the renew deadline. So a write that passed the fence
+# starts before another process may lead.
+CONNECT_TIMEOUT_SECONDS = 5.0
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+SWITCHING_PROTOCOLS = 101
+UPGRADE = "Upgrade"
 LARGEST_READ = 2**21  # a watch event may be as large as etcd's limit of 1.5 MiB
 
 
@@ -26,6 +32,14 @@ class RedirectedError(aiohttp.ClientError):
 
     def __init__(self, response: ClientResponse) -> None:
         super().__init__(f"redirected by {response.url}")
+        self.response = response
+
+
+class RefusedUpgradeError(aiohttp.ClientError):
+    """The server answered a request for a WebSocket without opening one."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        super().__init__(f"no WebSocket: {response.status}")
         self.response = response
 
 
@@ -85,7 +99,10 @@ def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
         cookie_jar=aiohttp.DummyCookieJar(),
         middlewares=(_Exchange(),),
         read_bufsize=LARGEST_READ,
+        # Only WebSockets use this: every other request has a timeout of its own.
+        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_SECONDS),
         trust_env=False,
+        ws_response_class=WebSocket,
     )
     return client
 
@@ -96,24 +113,28 @@ class _Exchange:
     aiohttp repeats a request once if its connection dies. A repeated write would fail its own
     guard if the first one succeeded. A read may be repeated once after each answer, in case its
     connection had been idle for too long. So a server that resets every connection is asked once.
+    A request for a WebSocket is never repeated, because it may run a command.
     """
 
     def __init__(self) -> None:
         self._may_repeat = True
 
     async def __call__(self, request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+        is_upgrade = UPGRADE in request.headers
         try:
             response = await send(request)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-            if request.method == "GET" and self._may_repeat:
+            if request.method == "GET" and self._may_repeat and not is_upgrade:
                 self._may_repeat = False
                 raise
             raise aiohttp.ClientConnectionError(f"the connection died: {error}") from error
         self._may_repeat = True
         if response.status in REDIRECTS:
             raise RedirectedError(response)
+        if is_upgrade and response.status != SWITCHING_PROTOCOLS:
+            raise RefusedUpgradeError(response)
         return response
 
 

@@ -14,7 +14,7 @@ import attrs
 
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
@@ -47,6 +47,11 @@ class CountingTransport:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._inner.stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        return self._inner.socket(request, protocol)
 
     async def is_quiet(self) -> bool:
         return time.monotonic() - self._last_at > QUIET_SECONDS

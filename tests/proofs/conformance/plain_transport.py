@@ -3,13 +3,13 @@
 import io
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import aiohttp
 import attrs
 import yarl
 
-from gpuruntime.kube.transport import Request, Response
+from gpuruntime.kube.transport import Request, Response, Socket
 
 
 @attrs.frozen
@@ -49,6 +49,11 @@ class PlainTransport:
                 yield PlainStream(response)
             finally:
                 _abort(response)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
     @asynccontextmanager
     async def _send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import cast
 
 from gpuruntime.kube.errors import UnreachableError
-from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 
 
 class Line:
@@ -40,6 +40,12 @@ class Line:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        self._demand_whole(request)
+        return self._inner.socket(request, protocol)
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:

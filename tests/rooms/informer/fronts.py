@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from gpuruntime.kube.connect.sources import Kubeconfig
 from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.http import HttpTransport, connect
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from tests.rooms.informer.model import Answer, ModelServer
 
 
@@ -53,6 +53,11 @@ class DirectTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[StreamResponse]:
         yield Stream(self._answer(request))
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
     def _answer(self, request: Request) -> Answer:
         if self.is_down:

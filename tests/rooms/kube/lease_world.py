@@ -11,7 +11,7 @@ import attrs
 
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.lease import Elector, LeaseOptions
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.options import configured
@@ -110,6 +110,11 @@ class Wire:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         raise NotImplementedError(f"an elector does not watch: {request.path}")
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
     def _delay(self) -> float:
         return self.rng.uniform(*self.latency)

@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 
 from gpuruntime.kube.client import server_version
+from gpuruntime.kube.connect.sessions import CONNECT_TIMEOUT_SECONDS
 from gpuruntime.kube.connect.sources import Kubeconfig
 from gpuruntime.kube.errors import NotLeadingError, OutcomeUnknownError, UnreachableError
-from gpuruntime.kube.http import CONNECT_TIMEOUT_SECONDS, HttpTransport, connect
+from gpuruntime.kube.http import HttpTransport, connect
 from gpuruntime.kube.transport import MERGE_PATCH, Request
 from tests.rooms.kube.connect.kubeconfigs import write_kubeconfig
 from tests.rooms.kube.servers import Handler, serving

@@ -19,6 +19,7 @@ from kubernetes_asyncio.config.kube_config import KubeConfigMerger
 from kubernetes_asyncio.leaderelection.electionconfig import Config
 from kubernetes_asyncio.leaderelection.leaderelection import LeaderElection
 from kubernetes_asyncio.leaderelection.resourcelock.leaselock import LeaseLock
+from kubernetes_asyncio.stream import WsApiClient
 from kubernetes_asyncio.watch import Watch
 
 from tests.rooms.kube.connect.kubeconfigs import write_kubeconfig
@@ -101,6 +102,21 @@ async def test_its_watch_answers_an_expired_version_with_the_same_version() -> N
         with pytest.raises(ApiException, match="Expired"):
             await anext(events)
     assert versions == ["5", "5"]
+
+
+async def test_its_exec_asks_for_a_version_that_cannot_end_the_input() -> None:
+    offered: list[str] = []
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        offered.append(request.headers["Sec-WebSocket-Protocol"])
+        response = web.WebSocketResponse()
+        await response.prepare(request)
+        return response
+
+    async with serving(handler) as url, WsApiClient(Configuration(host=url)) as client:
+        run = CoreV1Api(client).connect_get_namespaced_pod_exec
+        assert await run("p", "default", command="true") == ""
+    assert offered == ["v4.channel.k8s.io"]
 
 
 @pytest.mark.looptime

@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from gpuruntime.kube.errors import (
     UnavailableError,
     UnreachableError,
 )
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.kube.watch import (
     EVERYTHING,
     IDLE_LIMIT_SECONDS,
@@ -66,6 +66,11 @@ class StreamingTransport:
             yield self
         finally:
             self.is_closed = True
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:

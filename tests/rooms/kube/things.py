@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta, PartialObject
@@ -83,6 +83,11 @@ class ScriptedTransport:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         raise NotImplementedError(f"no test here streams through a script: {request.path}")
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
 
 def always(outcome: Response | Exception) -> ScriptedTransport:

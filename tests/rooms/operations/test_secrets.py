@@ -62,6 +62,9 @@ class Between:
     def stream(self, request: Request) -> Any:
         return self.inner.stream(request)
 
+    def socket(self, request: Request, protocol: str) -> Any:
+        return self.inner.socket(request, protocol)
+
 
 @asynccontextmanager
 async def process(cluster: Cluster) -> AsyncIterator[tuple[Secrets, Between]]:

@@ -12,7 +12,7 @@ import attrs
 from gpuruntime.concurrency.leadership import Leadership
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonValue
@@ -185,6 +185,11 @@ class _Server:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         raise NotImplementedError(request.path)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
 
 def _label(value: Any, name: str) -> str:

@@ -17,7 +17,7 @@ import attrs
 from gpuruntime.bus.user_jwts import Mint
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS
@@ -58,6 +58,11 @@ class Ledger:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._inner.stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        return self._inner.socket(request, protocol)
 
 
 class World(Cluster):

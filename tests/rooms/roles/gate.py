@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import attrs
 
 from gpuruntime.embedded.apiserver.streams import WholeAnswer
-from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import JSON, Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.encoding import codec
 
 
@@ -44,6 +44,14 @@ class Gate:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._stream(request)
+
+    @asynccontextmanager
+    async def socket(self, request: Request, protocol: str) -> AsyncIterator[Socket | Response]:
+        if refusal := self._refusal_of(request):
+            yield refusal
+            return
+        async with self._inner.socket(request, protocol) as socket:
+            yield socket
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:

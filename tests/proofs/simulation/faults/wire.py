@@ -15,7 +15,7 @@ import attrs
 
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
-from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse
+from gpuruntime.kube.transport import JSON, Request, Response, Socket, StreamResponse
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 from tests.faults import WRITES
@@ -117,6 +117,11 @@ class Wire:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no simulated process opens a {protocol}: {request.path}")
 
     def disturb_watches(self, kind: FaultKind, until: float) -> None:
         """Disturb the open watches.

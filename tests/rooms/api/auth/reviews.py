@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from gpuruntime.kube.errors import UnreachableError
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 
@@ -53,6 +53,11 @@ class Reviews:
 
     def stream(self, _: Request) -> AbstractAsyncContextManager[StreamResponse]:
         raise UnreachableError("nothing is watched here")
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
     def _status(self, path: str, spec: Mapping[str, Any]) -> JsonObject:
         if path == RIGHTS:

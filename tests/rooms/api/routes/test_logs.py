@@ -12,7 +12,7 @@ from aiohttp import ClientTimeout
 
 from gpuruntime.api.routes.logs import LOOK_EVERY_SECONDS
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
-from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.kubernetes.pods import PODS
 from tests.rooms.api.routes.test_events import add_pod
 from tests.rooms.api.service import UNITS, Service, service
@@ -61,6 +61,11 @@ class WithLogs:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        raise NotImplementedError(f"no test here opens a {protocol}: {request.path}")
 
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:

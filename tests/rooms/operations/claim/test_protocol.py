@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import attrs
 import pytest
 
-from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.metadata import Key
@@ -64,6 +64,11 @@ class BodiesLater:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._inner.stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        return self._inner.socket(request, protocol)
 
 
 async def test_the_claim_is_sent_before_the_tombstone_is_read(cluster: Cluster) -> None:

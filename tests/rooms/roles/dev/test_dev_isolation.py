@@ -16,7 +16,7 @@ from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.cluster import EmbeddedCluster
 from gpuruntime.embedded.kinds.cluster_objects import NAMESPACES
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.storages import GPU_STORAGES
@@ -133,6 +133,11 @@ class Witness:
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._inner.stream(request)
+
+    def socket(
+        self, request: Request, protocol: str
+    ) -> AbstractAsyncContextManager[Socket | Response]:
+        return self._inner.socket(request, protocol)
 
     def _look(self, body: Document) -> None:
         if body["kind"] not in ("Deployment", "Job"):
