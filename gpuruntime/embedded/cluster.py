@@ -29,8 +29,10 @@ from gpuruntime.embedded.nodes.simulated_logs import SimulatedLogs
 from gpuruntime.embedded.objects.admission import CreationPolicy
 from gpuruntime.embedded.objects.registry import Kind
 from gpuruntime.embedded.objects.state_folder import StateFolder
+from gpuruntime.embedded.processes.container_process import ContainerProcess
 from gpuruntime.embedded.processes.pods import ProcessPods
 from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
+from gpuruntime.embedded.processes.process_streams import ProcessStreams
 from gpuruntime.embedded.processes.programs import Programs
 from gpuruntime.embedded.scheduler.scheduler import NAME as SCHEDULER
 from gpuruntime.embedded.scheduler.scheduler import Scheduler
@@ -78,10 +80,12 @@ class EmbeddedCluster:
     ) -> None:
         """Continue with the objects of the folder, if there is one, and keep it up to date."""
         logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
+        streams = ProcessStreams(self._containers, self._pod, options.programs)
         self.server = Server(
             now=now,
             rng=self._rng(options, "server"),
             logs=logs,
+            streams=streams,
             options=ServerOptions(policies=options.policies),
             state=state,
         )
@@ -134,6 +138,9 @@ class EmbeddedCluster:
 
     def _pod(self, key: Key) -> Pod | None:
         return self._informers.pods.store.get(key)
+
+    def _containers(self, key: Key) -> tuple[ContainerProcess, ...]:
+        return self._processes.containers_of(key)
 
     def _log_file(self, request: LogRequest) -> LogFile | None:
         return self._processes.log_of(request)

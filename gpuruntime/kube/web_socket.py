@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import aiohttp
 
@@ -16,7 +15,7 @@ SILENCE_SECONDS = 30.0
 CLOSING_SECONDS = 5.0  # for what was sent and not yet received
 
 
-class WebSocket(aiohttp.ClientWebSocketResponse[Any]):
+class WebSocket(aiohttp.ClientWebSocketResponse):
     """aiohttp's WebSocket, with access to its connection."""
 
     def abort(self) -> None:

@@ -6,17 +6,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 from gpuruntime.embedded.apiserver.body_reader import LARGEST_BODY
 from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.apiserver.status_errors import StatusError
 from gpuruntime.embedded.apiserver.streams import Stream
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.transport import JSON, Request
+from gpuruntime.kube.errors import UnreachableError
+from gpuruntime.kube.transport import JSON, Request, Response
+from gpuruntime.kube.web_socket import LARGEST_MESSAGE
 
 LOOPBACK: Final = "127.0.0.1"
 STUCK_SECONDS: Final = 30.0  # a watch whose client reads nothing for this long is closed
 CLOSING_SECONDS: Final = 0.1  # the time that open watches get when the server stops
+LARGEST_HEAD: Final = 256 * 1024  # a command of the longest length is in the query
 
 
 @asynccontextmanager
@@ -24,7 +28,10 @@ async def serve(server: Server, *, port: int = 0) -> AsyncIterator[str]:
     """Listen on loopback and yield the URL; port 0 lets the system choose a free one."""
     # If a client disconnects, its watch ends at once and not at the next event.
     http_server = web.Server(
-        _HttpHandler(server).handle, handler_cancellation=True, access_log=None
+        _HttpHandler(server).handle,
+        handler_cancellation=True,
+        access_log=None,
+        max_line_size=LARGEST_HEAD,
     )
     runner = web.ServerRunner(http_server, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
@@ -60,14 +67,60 @@ class _HttpHandler:
             content_type=received.headers.get("Content-Type", JSON),
             accept=received.headers.get("Accept", JSON),
         )
+        if received.headers.get("Upgrade", "").lower() == "websocket":
+            return await self._upgrade(received, request)
         if not self._server.is_stream(request):
             answer = self._server.handle(request)
-            return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+            return _answered(answer)
         stream = self._server.open_stream(request)
         try:
             return await _streamed(received, stream)
         finally:
             stream.close()
+
+    async def _upgrade(self, received: web.BaseRequest, request: Request) -> web.StreamResponse:
+        """Open a WebSocket, but not for a web page: it would run commands on this machine."""
+        if "Origin" in received.headers:
+            message = "exec and port-forward are not for web pages: use a program without Origin"
+            return _answered(StatusError(403, "Forbidden", message).response())
+        named = received.headers.get("Sec-WebSocket-Protocol", "").split(",")
+        upgrade = self._server.upgrade(request, tuple(each.strip() for each in named))
+        if isinstance(upgrade, Response):
+            return _answered(upgrade)
+        web_socket = web.WebSocketResponse(
+            protocols=(upgrade.protocol,),
+            timeout=CLOSING_SECONDS,
+            max_msg_size=LARGEST_MESSAGE,
+            compress=False,
+        )
+        await web_socket.prepare(received)
+        await upgrade.serve(_HttpSocket(web_socket))
+        await web_socket.close()
+        return web_socket
+
+
+class _HttpSocket:
+    """A Socket for the server's side of a WebSocket."""
+
+    status = 101
+
+    def __init__(self, web_socket: web.WebSocketResponse) -> None:
+        self._web_socket = web_socket
+
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._web_socket.send_bytes(message)
+        except ConnectionError as error:
+            raise UnreachableError(f"the WebSocket broke: {error}") from error
+
+    async def receive(self) -> bytes | None:
+        """Return the next message; one that is no bytes ends the WebSocket as a close does."""
+        message = await self._web_socket.receive()
+        return message.data if message.type is WSMsgType.BINARY else None
+
+
+def _answered(answer: Response) -> web.Response:
+    return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
 
 
 async def _body(received: web.BaseRequest) -> bytes | None:

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.embedded.apiserver.socket_pair import socket_pair
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
+
+CLOSING_SECONDS: Final = 5.0  # for what was sent and not yet received
 
 
 class InProcessTransport:
@@ -30,3 +34,31 @@ class InProcessTransport:
             yield stream
         finally:
             stream.close()
+
+    @asynccontextmanager
+    async def socket(self, request: Request, protocol: str) -> AsyncIterator[Socket | Response]:
+        await asyncio.sleep(0)
+        upgrade = self._server.upgrade(request, (protocol,))
+        if isinstance(upgrade, Response):
+            yield upgrade
+            return
+        ours, theirs = socket_pair()
+
+        async def serve() -> None:
+            try:
+                await upgrade.serve(theirs)
+            finally:
+                await theirs.close()
+
+        fault: BaseException | None = None
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(serve(), name=f"{request.path}")
+            try:
+                yield ours
+                await ours.close()
+                await asyncio.wait([serving], timeout=CLOSING_SECONDS)
+            except BaseException as error:  # noqa: BLE001 - the group would wrap it
+                fault = error
+            serving.cancel()
+        if fault is not None:
+            raise fault

@@ -55,27 +55,32 @@ def log_request(pod: Document, query: Query) -> LogRequest:
 
     No log here has times, so a request for some is refused rather than answered with all.
     """
-    metadata, spec = pod["metadata"], pod["spec"]
-    name = metadata["name"]
-    containers = [each["name"] for each in spec["containers"] + (spec.get("initContainers") or [])]
-    container = query.get("container", "")
-    if not container and len(spec["containers"]) > 1:
-        listed = " ".join(containers)
-        message = f"a container name must be specified for pod {name}, choose one of: [{listed}]"
-        raise bad_request(message)
-    if container and container not in containers:
-        raise bad_request(f"container {container} is not valid for pod {name}")
+    metadata = pod["metadata"]
+    container = container_named(query.get("container", ""), pod)
     if query.get("sinceSeconds") or query.get("timestamps") in TRUE:
         raise bad_request(
             "the embedded cluster keeps no times of log lines: ask without since and timestamps"
         )
     return LogRequest(
         namespace=metadata["namespace"],
-        pod=name,
-        container=container or containers[0],
+        pod=metadata["name"],
+        container=container,
         tail=int(query["tailLines"]) if query.get("tailLines", "").isdecimal() else None,
         is_previous=query.get("previous") in TRUE,
     )
+
+
+def container_named(container: str, pod: Document) -> str:
+    """Return the container, by default the only one; raise StatusError if there is none."""
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    containers = [each["name"] for each in spec["containers"] + (spec.get("initContainers") or [])]
+    if not container and len(spec["containers"]) > 1:
+        listed = " ".join(containers)
+        message = f"a container name must be specified for pod {name}, choose one of: [{listed}]"
+        raise bad_request(message)
+    if container and container not in containers:
+        raise bad_request(f"container {container} is not valid for pod {name}")
+    return container or containers[0]
 
 
 def text(body: bytes) -> Response:

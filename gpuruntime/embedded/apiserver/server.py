@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import structlog
 
-from gpuruntime.embedded.apiserver.documents import decode
+from gpuruntime.embedded.apiserver.documents import Document, decode
 from gpuruntime.embedded.apiserver.pod_logs import (
     NO_LOGS,
     LogRequest,
@@ -20,6 +20,14 @@ from gpuruntime.embedded.apiserver.pod_logs import (
     PodLogs,
     log_request,
     text,
+)
+from gpuruntime.embedded.apiserver.pod_streams import (
+    NO_STREAMS,
+    PROTOCOLS,
+    PodStreams,
+    Upgrade,
+    upgrade_of,
+    upgrade_required,
 )
 from gpuruntime.embedded.apiserver.query_options import TRUE, first_values, is_watch
 from gpuruntime.embedded.apiserver.resources import Call, Resources
@@ -58,7 +66,8 @@ LIMITS: Final = {
     "isolation": "levels of PodSecurity and NetworkPolicies are stored and not enforced",
     "service account tokens": "none are issued, and Pods get no volume with one",
     "eviction": "disruption budgets and deleteOptions are ignored: it is a deletion",
-    "subresources": "no exec, attach, port-forward, proxy, ephemeralcontainers or resize",
+    "subresources": "no attach, proxy, ephemeralcontainers or resize",
+    "SPDY": "exec and port-forward need WebSockets, so kubectl port-forward is refused",
     "finalize": "namespaces have no finalize; they end once they are empty",
     "paths": "no /watch/ paths and no /openapi/v2: watch=1 and /openapi/v3",
     "duplicate fields": "only Strict finds them; otherwise the last one counts, without a warning",
@@ -78,7 +87,7 @@ class ServerOptions:
 
 
 class Server:
-    """The server of all kinds; `logs` supplies the containers' logs."""
+    """The server of all kinds; `logs` and `streams` supply what nodes know of containers."""
 
     def __init__(
         self,
@@ -86,6 +95,7 @@ class Server:
         now: Callable[[], datetime],
         rng: random.Random,
         logs: PodLogs = NO_LOGS,
+        streams: PodStreams = NO_STREAMS,
         options: ServerOptions = ServerOptions(),
         state: StateFolder | None = None,
     ) -> None:
@@ -105,6 +115,7 @@ class Server:
         self._subresources = Subresources(self.store, writes, deletions, now)
         self._discovery = Discovery(self.registry)
         self._logs = logs
+        self._streams = streams
         _create_initial_objects(self.store, writes)
         if state is not None:
             state.begin(self.store)
@@ -144,6 +155,17 @@ class Server:
         except StatusError as refusal:
             return WholeAnswer(refusal.response())
 
+    def upgrade(self, request: Request, offered: tuple[str, ...]) -> Upgrade | Response:
+        """Return a WebSocket for one of the offered sub-protocols, or a refusal."""
+        try:
+            call = self._call(request)
+            if call is None or call.target.subresource not in PROTOCOLS:
+                return self.handle(request)
+            upgrade = upgrade_of(call, self._pod(call), self._streams)
+            return upgrade if upgrade.protocol in offered else upgrade_required(upgrade).response()
+        except StatusError as refusal:
+            return refusal.response()
+
     def _restore(self, restored: Restored) -> None:
         """Put the objects back: definitions first, as they say which custom kinds exist."""
         self.store.continue_after(restored.version)
@@ -176,14 +198,19 @@ class Server:
                 return self._resources.answer(call)
             case "log" if call.request.method == "GET":
                 return text(self._logs.read(self._log_request(call)))
+            case "exec" | "portforward":
+                raise upgrade_required(upgrade_of(call, self._pod(call), self._streams))
             case _:
                 return self._subresources.answer(call)
 
     def _log_request(self, call: Call) -> LogRequest:
+        return log_request(self._pod(call), call.query)
+
+    def _pod(self, call: Call) -> Document:
         pod = self.store.collection(call.target.kind).get(call.target.path)
         if pod is None:
             raise not_found(call.target.kind, call.target.name)
-        return log_request(pod.document(), call.query)
+        return pod.document()
 
     def _call(self, request: Request) -> Call | None:
         self._definitions.refresh()

@@ -42,7 +42,9 @@ PODS: Final = Kind(
         Subresource(
             name="eviction", kind="Eviction", group="policy", version="v1", verbs=("create",)
         ),
+        Subresource(name="exec", kind="PodExecOptions", verbs=("create", "get")),
         Subresource(name="log", kind="Pod", verbs=("get",)),
+        Subresource(name="portforward", kind="PodPortForwardOptions", verbs=("create", "get")),
     ),
     field_paths=fields(
         "spec.nodeName",

@@ -5,8 +5,8 @@ import errno
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,19 @@ from gpuruntime.embedded.processes.probes import (
     wait_until_failed,
     wait_until_passed,
 )
-from gpuruntime.embedded.processes.programs import LOOPBACK, Program, start_of
+from gpuruntime.embedded.processes.programs import (
+    LOOPBACK,
+    Program,
+    Programs,
+    Start,
+    command_in,
+    start_of,
+)
+from gpuruntime.embedded.processes.running_command import (
+    CommandOptions,
+    RunningCommand,
+    running_command,
+)
 from gpuruntime.kube.events import Note
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 
@@ -85,6 +97,8 @@ class ContainerProcess:
         self._context = context
         self._policy = policy_of(context.pod, container, is_init=is_init)
         self._process: Process | None = None
+        self._start = Start(argv=(), environment={})
+        self._commands: set[Process] = set()
         self._stopping = asyncio.Event()
         self._has_begun = False
         self._probe_failure = ""
@@ -103,6 +117,24 @@ class ContainerProcess:
     def is_in_run(self, restarts: int) -> bool:
         return self.is_running and self.status.restarts == restarts
 
+    @asynccontextmanager
+    async def command(
+        self, arguments: tuple[str, ...], programs: Programs, *, options: CommandOptions
+    ) -> AsyncIterator[RunningCommand]:
+        """Run a command beside the process, which it does not outlive.
+
+        Raise OSError if the command or its folder does not exist.
+        """
+        start, beside = command_in(self._start, arguments, programs), self._process
+        async with running_command(self._context.processes, start, options) as command:
+            if self._process is not beside:
+                command.process.send(signal.SIGKILL)
+            self._commands.add(command.process)
+            try:
+                yield command
+            finally:
+                self._commands.remove(command.process)
+
     async def run(self, places: Mapping[str, str]) -> bool:
         """Run the container until it has ended for good; return whether it succeeded."""
         if self._stopping.is_set():
@@ -113,6 +145,7 @@ class ContainerProcess:
         finally:
             if self._process is not None:
                 await self._process.kill()
+            self._kill_commands()
             self.over.set()
 
     @property
@@ -209,12 +242,11 @@ class ContainerProcess:
         log = self.log(self.status.restarts)
         self.log(self.status.restarts - 2).unlink(missing_ok=True)
         start = start_of(self._context.pod, self.container, self._program, places, self.port)
+        start = attrs.evolve(start, environment={**start.environment, **variables})
+        self._start = start
         try:
             process = self._process = await self._context.processes.start(
-                start.argv,
-                log=log,
-                environment={**start.environment, **variables},
-                folder=start.folder,
+                start.argv, log=log, environment=start.environment, folder=start.folder
             )
         except OSError as error:
             return self._end(_NOT_STARTED, began_at, f"cannot be started: {error}")
@@ -226,6 +258,7 @@ class ContainerProcess:
             code = await process.ended()
             watching.cancel()
         self._process = None
+        self._kill_commands()
         return self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _end_of_log(log))
 
     def _end(self, code: int, began_at: datetime, words: str) -> Terminated:
@@ -268,6 +301,10 @@ class ContainerProcess:
     def _kill_for(self, process: Process, verdict: str) -> None:
         self._probe_failure = verdict
         process.send(signal.SIGKILL)
+
+    def _kill_commands(self) -> None:
+        for each in self._commands:
+            each.send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
         if self._process is not None:

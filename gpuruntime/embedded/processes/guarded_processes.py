@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 GUARD: Final = Path(__file__).with_name("guard.py")
 
@@ -62,15 +62,30 @@ class Processes:
     ) -> Process:
         """Start a process; raise OSError if the program or the folder does not exist."""
         with log.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                cwd=folder or None,
-                process_group=0,  # so that Ctrl-C in the terminal reaches only this program
-            )
+            files = (subprocess.DEVNULL, output, output)
+            return await self.start_with(files, argv, environment=environment, folder=folder)
+
+    async def start_with(
+        self,
+        files: tuple[int | IO[bytes], int | IO[bytes], int | IO[bytes]],
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str = "",
+        leads_session: bool = False,
+    ) -> Process:
+        """Start a process with these as stdin, stdout and stderr; raise OSError as `start`."""
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
+            env=environment,
+            cwd=folder or None,
+            # Either way, Ctrl-C in the terminal reaches only this program.
+            start_new_session=leads_session,
+            process_group=None if leads_session else 0,
+        )
         self._write_line(f"+{process.pid}")
         return Process(process, self)
 

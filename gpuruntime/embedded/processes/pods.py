@@ -101,12 +101,16 @@ class ProcessPods:
 
     def log_of(self, request: LogRequest) -> LogFile | None:
         """Return the log, or None if the container does not run here."""
-        held = self._held.get(Key(request.namespace, request.pod))
-        for each in (*held.processes.inits, *held.processes.mains) if held else ():
+        for each in self.containers_of(Key(request.namespace, request.pod)):
             if each.container.name == request.container:
                 run = each.status.restarts - request.is_previous
                 return each.log(run), partial(each.is_in_run, run)
         return None
+
+    def containers_of(self, key: Key) -> tuple[ContainerProcess, ...]:
+        """Return the containers of the Pod, or nothing if it does not run here."""
+        held = self._held.get(key)
+        return (*held.processes.inits, *held.processes.mains) if held else ()
 
     async def reconcile(self, key: Key) -> Result:
         pod, held = self._pods.store.get(key), self._held.get(key)

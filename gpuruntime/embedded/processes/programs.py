@@ -46,11 +46,12 @@ Programs: TypeAlias = Mapping[str, Program]
 
 @attrs.frozen(kw_only=True, slots=True)
 class Start:
-    """How a process is started."""
+    """How a process is started; `places` are the real folders of its mount paths."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     folder: str = ""
+    places: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def runs_as_processes(pod: Pod, programs: Programs) -> bool:
@@ -103,7 +104,16 @@ def start_of(
         argv=(program.path, *program.arguments, *_arguments(container, places, port)),
         environment={**_ENVIRONMENT, MOUNTS: json.dumps(places), **given, **address},
         folder=container.workingDir,
+        places=places,
     )
+
+
+def command_in(start: Start, arguments: tuple[str, ...], programs: Programs) -> Start:
+    """Return a command's start in the environment and folder of its container."""
+    name = arguments[0].rpartition("/")[2]
+    program = programs[name].path if name in INTERPRETERS and name in programs else arguments[0]
+    given = (relocated(each, start.places) for each in arguments[1:])
+    return attrs.evolve(start, argv=(program, *given))
 
 
 def relocated(text: str, places: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from gpuruntime.embedded.apiserver.patch_requests import APPLY_PATCH
 from gpuruntime.embedded.apiserver.server import LIMITS
 from gpuruntime.embedded.kinds.pod_objects import PODS
 from gpuruntime.embedded.kinds.workload_objects import REPLICA_SETS
-from gpuruntime.kube.transport import STRATEGIC_PATCH, Request
+from gpuruntime.kube.transport import STRATEGIC_PATCH, Request, Response
 from tests.proofs.conformance import objects
 from tests.proofs.conformance.definitions import widget_definition
 from tests.rooms.embedded.calls import MAPS, ask, call, make, new_server
@@ -143,8 +143,18 @@ async def eviction() -> None:
 
 
 async def subresources() -> None:
-    for name in ("exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize"):
+    for name in ("attach", "proxy", "ephemeralcontainers", "resize"):
         assert status("GET", f"{NAMESPACE}/pods/p/{name}") == 404
+
+
+async def spdy() -> None:
+    server = new_server()
+    call(server, "POST", f"{NAMESPACE}/pods", POD)
+    call(server, "POST", f"{NAMESPACE}/pods/p/binding", {"target": {"name": "n"}})
+    asked = ask("GET", f"{NAMESPACE}/pods/p/portforward", ports="80")
+    answer = server.upgrade(asked, ("SPDY/3.1+portforward.k8s.io",))
+    assert isinstance(answer, Response)
+    assert answer.status == 400
 
 
 async def finalize() -> None:
@@ -211,6 +221,7 @@ PROOFS: dict[str, Callable[[], Awaitable[None]]] = {
     "service account tokens": service_account_tokens,
     "eviction": eviction,
     "subresources": subresources,
+    "SPDY": spdy,
     "finalize": finalize,
     "paths": paths,
     "duplicate fields": duplicate_fields,

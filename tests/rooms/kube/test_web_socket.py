@@ -381,6 +381,7 @@ async def test_an_orderly_end_waits_for_no_server(tmp_path: Path) -> None:
 
 async def test_a_cancelled_block_closes_the_connection_at_once(tmp_path: Path) -> None:
     opened, closed = asyncio.Event(), asyncio.Event()
+    kept: list[object] = []  # garbage collection would close it as well
 
     async def raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(upgraded()(await head_of(reader)).encode())
@@ -395,6 +396,7 @@ async def test_a_cancelled_block_closes_the_connection_at_once(tmp_path: Path) -
         async def block() -> None:
             async with transport.socket(ASK, PROTOCOL) as socket:
                 assert not isinstance(socket, Response)
+                kept.append(socket)
                 await socket.receive()
 
         async with asyncio.timeout(CLOSING_SECONDS / 2), asyncio.TaskGroup() as tasks:
