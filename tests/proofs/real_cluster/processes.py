@@ -71,6 +71,14 @@ def reserved_port() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
+def free_port() -> int:
+    """Return a port that was free a moment ago, for a program that shares none."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        return port
+
+
 def tail_of(log: Path) -> str:
     if not log.exists():
         return "(nothing)"
