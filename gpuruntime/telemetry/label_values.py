@@ -56,11 +56,13 @@ REFUSALS: Final = (
     "operation_conflict",
     "operation_finished",
     "precondition_failed",
+    "secret_not_found",
     "service_unavailable",
     "spec_conflict",
     "stockpool_not_found",
     "storage_in_use",
     "timeout",
     "too_many_requests",
+    "too_many_secrets",
     "wake_off",
 )
