@@ -135,7 +135,7 @@ BAD_STOCK: list[tuple[dict[str, Any], list[str]]] = [
     ({"cpu": "-1", "memory": "x", "gpu": -1}, ["cpu", "gpu", "memory"]),
     ({"gpu": 10**9}, ["gpu"]),
     ({"gpuProduct": "a b"}, ["gpuProduct"]),
-    ({"name": "mine"}, ["name"]),
+    ({"name": "Mine"}, ["name"]),
 ]
 
 
