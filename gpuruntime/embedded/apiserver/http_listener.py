@@ -2,9 +2,11 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
 
@@ -18,8 +20,10 @@ from gpuruntime.kube.transport import JSON, Request, Response
 from gpuruntime.kube.web_socket import LARGEST_MESSAGE
 
 LOOPBACK: Final = "127.0.0.1"
+LOCALHOST: Final = "localhost"
 STUCK_SECONDS: Final = 30.0  # a watch whose client reads nothing for this long is closed
 CLOSING_SECONDS: Final = 0.1  # the time that open watches get when the server stops
+_NO_PAGE: Final = ("none", "same-origin")  # no page of another origin caused such a request
 LARGEST_HEAD: Final = 256 * 1024  # a command of the longest length is in the query
 
 
@@ -59,6 +63,12 @@ class _HttpHandler:
         self._server = server
 
     async def handle(self, received: web.BaseRequest) -> web.StreamResponse:
+        if is_of_a_web_page(received.headers):
+            message = (
+                "web pages may not call this cluster: use a program of this machine that "
+                f"sends no Origin, and the address {LOOPBACK} or the name {LOCALHOST}"
+            )
+            return _answered(StatusError(403, "Forbidden", message).response())
         request = Request(
             method=received.method,
             path=received.rel_url.raw_path,
@@ -79,10 +89,6 @@ class _HttpHandler:
             stream.close()
 
     async def _upgrade(self, received: web.BaseRequest, request: Request) -> web.StreamResponse:
-        """Open a WebSocket, but not for a web page: it would run commands on this machine."""
-        if "Origin" in received.headers:
-            message = "exec and port-forward are not for web pages: use a program without Origin"
-            return _answered(StatusError(403, "Forbidden", message).response())
         named = received.headers.get("Sec-WebSocket-Protocol", "").split(",")
         upgrade = self._server.upgrade(request, tuple(each.strip() for each in named))
         if isinstance(upgrade, Response):
@@ -97,6 +103,31 @@ class _HttpHandler:
         await upgrade.serve(_HttpSocket(web_socket))
         await web_socket.close()
         return web_socket
+
+
+def is_of_a_web_page(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser may have sent the request for a page of any origin.
+
+    Callers are not identified, and Pods run commands on this machine. A page that cannot read an
+    answer can still send requests, and one whose name resolves to this machine reads answers.
+    """
+    if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") not in _NO_PAGE:
+        return True
+    return "Host" in headers and not _is_this_machine(headers["Host"])
+
+
+def _is_this_machine(host: str) -> bool:
+    """Return whether only this machine can have the name: any other name leads anywhere."""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if name == LOCALHOST or name.endswith(f".{LOCALHOST}"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 class _HttpSocket:

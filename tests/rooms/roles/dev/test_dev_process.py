@@ -234,9 +234,9 @@ def test_a_signal_ends_dev_within_the_grace_despite_open_streams(
         socket.create_connection((host, int(port))) as watch,
         socket.create_connection(("127.0.0.1", int(dev.address.rpartition(":")[2]))) as idle,
     ):
-        watch.sendall(b"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: here\r\n\r\n")
+        watch.sendall(b"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in watch.recv(4096)
-        idle.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: here\r\n\r\n")
+        idle.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200 OK" in idle.recv(4096)
         began = time.monotonic()
         os.kill(dev.pid, number)
