@@ -14,7 +14,7 @@ from gpuruntime.embedded.processes.guarded_processes import Process, guarded
 from gpuruntime.embedded.processes.programs import LOOPBACK
 from gpuruntime.errors import ConfigurationError, GpuRuntimeError
 from gpuruntime.kube.client import Client
-from gpuruntime.models.kinds.labels import MANAGED_BY, MANAGER, UNIT
+from gpuruntime.models.kinds.labels import APP_NAME, MANAGED_BY, MANAGER, UNIT, UNIT_APP
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.secrets import SECRETS
 from gpuruntime.roles.dev.ports import KeptPorts
@@ -76,12 +76,13 @@ def _clear(folder: Path, log: Path) -> None:
 async def end_restored_workers(client: Client, namespace: str) -> None:
     """Delete the Secrets and Pods of workers, which name a broker that has moved.
 
-    The manager writes such a Secret again when it starts, and the new Pod waits for it.
+    The manager writes such a Secret again when it starts, and the new Pod waits for it. Secrets
+    of tenants are managed by us as well, but belong to no unit.
     """
-    ours = f"{MANAGED_BY}={MANAGER}"
+    ours = f"{MANAGED_BY}={MANAGER},{APP_NAME}={UNIT_APP},{UNIT}"
     secrets = await client.list_page(SECRETS, namespace=namespace, label_selector=ours, limit=0)
     for secret in secrets.items:
-        unit = f"{UNIT}={secret.metadata.labels.get(UNIT, '')}"
+        unit = f"{UNIT}={secret.metadata.labels[UNIT]}"
         pods = await client.list_page(PODS, namespace=namespace, label_selector=unit, limit=0)
         await client.delete(SECRETS, secret.metadata.key)
         for pod in pods.items:
