@@ -1,6 +1,7 @@
 """Processes that end with this program, even if it is killed: a guard process then ends them."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -60,7 +61,10 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: str = "",
     ) -> Process:
-        """Start a process; raise OSError if the program or the folder does not exist."""
+        """Start a process.
+
+        Raise OSError if the program or the folder does not exist, or if a text contains NUL.
+        """
         with log.open("ab") as output:
             files = (subprocess.DEVNULL, output, output)
             return await self.start_with(files, argv, environment=environment, folder=folder)
@@ -75,17 +79,21 @@ class Processes:
         leads_session: bool = False,
     ) -> Process:
         """Start a process with these as stdin, stdout and stderr; raise OSError as `start`."""
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=files[0],
-            stdout=files[1],
-            stderr=files[2],
-            env=environment,
-            cwd=folder or None,
-            # Either way, Ctrl-C in the terminal reaches only this program.
-            start_new_session=leads_session,
-            process_group=None if leads_session else 0,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=files[0],
+                stdout=files[1],
+                stderr=files[2],
+                env=environment,
+                cwd=folder or None,
+                # Either way, Ctrl-C in the terminal reaches only this program.
+                start_new_session=leads_session,
+                process_group=None if leads_session else 0,
+            )
+        except ValueError as error:  # a NUL, for example, which a Secret may contain
+            words = f"the command, its folder or a variable cannot be given to a process: {error}"
+            raise OSError(errno.EINVAL, words) from error
         self._write_line(f"+{process.pid}")
         return Process(process, self)
 

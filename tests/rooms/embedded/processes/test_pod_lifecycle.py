@@ -292,3 +292,18 @@ async def test_a_pod_that_waits_for_a_secret_can_be_deleted(tmp_path: Path) -> N
         await world.delete(PODS, "p")
         await world.until_gone(PODS, "p")
     assert "main started" not in notes_in(tmp_path)
+
+
+async def test_a_variable_with_nul_fails_its_container_and_no_other(tmp_path: Path) -> None:
+    given = spec(tmp_path)
+    given["containers"][0]["env"] = [
+        {"name": "BINARY", "valueFrom": {"secretKeyRef": {"name": "binary", "key": "key"}}}
+    ]
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(SECRETS, "binary", data={"key": coded("\0")})
+        await world.make(PODS, "p", spec=given)
+        pod = await world.until(PODS, "p", lambda pod: "cannot be started" in str(pod.status))
+        end = pod.status.containerStatuses[0].lastState.terminated
+        assert end
+        assert "a variable cannot be given to a process: embedded null" in end.message
+        await world.until(PODS, "p", lambda pod: pod.status.initContainerStatuses[0].ready)

@@ -15,7 +15,7 @@ import pytest
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.processes.programs import Program
 from gpuruntime.kube.errors import BadRequestError, UnavailableError
-from gpuruntime.kube.pod_exec import Command, Execution, execute
+from gpuruntime.kube.pod_exec import PROTOCOL, Channel, Command, Execution, execute
 from gpuruntime.kube.pod_forward import forward
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.eventually import eventually
@@ -89,6 +89,22 @@ async def test_python_is_the_interpreter_of_the_container() -> None:
         run(world, "python", "-c", "import sys; print(sys.executable)") as execution,
     ):
         assert await ended(execution) == (0, f"{sys.executable}\n")
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["over pipes", "on a terminal"])
+async def test_a_command_with_nul_is_refused_in_words(terminal: bool) -> None:
+    """Our client refuses it before, and others may send it."""
+    query = (("command", "echo"), ("command", "a\0b"), ("tty", str(terminal).lower()))
+    pod = Key("default", NAME)
+    async with echoing() as world:
+        async with world.client.socket(PODS, pod, "exec", query, protocol=PROTOCOL) as socket:
+            message = await socket.receive()
+            while message and message[:1] != bytes((Channel.STATUS,)):
+                message = await socket.receive()
+        assert message
+        assert b"cannot be given to a process: embedded null" in message
+        async with run(world, "echo", "still here") as execution:
+            assert await ended(execution) == (0, "still here\n")
 
 
 async def test_ports_of_every_container_are_reached() -> None:
