@@ -22,7 +22,7 @@ OPEN_TO_ALL: Final = 0o777
 
 
 class NotYetError(GpuRuntimeError):
-    """Something that the Pod mounts does not exist yet."""
+    """Something that the Pod mounts does not exist yet, or cannot be written yet."""
 
 
 class PodFolder:
@@ -40,26 +40,38 @@ class PodFolder:
     async def prepare(self) -> None:
         """Create folders and write Secrets; repeat it to update Secrets.
 
-        Raise NotYetError or MissingSecretError if something does not exist yet.
+        Raise NotYetError or MissingSecretError if something does not exist yet, and NotYetError
+        if something cannot be written, for example because the disk is full.
         """
         await demand_files(self._client, self._pod)
+        try:
+            await self._write_all()
+        except (OSError, ValueError) as error:  # a path with NUL is a ValueError
+            raise NotYetError(f"its volumes cannot be written: {error}") from error
+
+    async def _write_all(self) -> None:
         self._folders = {
             volume.name: self._folder(volume, self._root / str(number))
             for number, volume in enumerate(self._pod.spec.volumes)
         }
+        for container in (*self._pod.spec.containers, *self._pod.spec.initContainers):
+            self._create_mounts(container)
         for volume in self._pod.spec.volumes:
             if volume.secret is not None:
                 await self._write(volume.secret, volume.name)
 
     def places_of(self, container: Container) -> dict[str, str]:
         """Return the folder of each mount path of the container."""
-        places = {}
+        return {
+            mount.mountPath.rstrip("/"): str(self._folders[mount.name] / mount.subPath)
+            for mount in container.volumeMounts
+        }
+
+    def _create_mounts(self, container: Container) -> None:
         for mount in container.volumeMounts:
-            place = self._folders[mount.name] / mount.subPath
             if mount.name not in self._of_secrets:
+                place = self._folders[mount.name] / mount.subPath
                 place.mkdir(parents=True, exist_ok=True)
-            places[mount.mountPath.rstrip("/")] = str(place)
-        return places
 
     def _folder(self, volume: Volume, own: Path) -> Path:
         source = volume.persistentVolumeClaim

@@ -7,8 +7,9 @@ sidecar: the next container may start once it has started, and it stops after th
 import asyncio
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
+
+import structlog
 
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.embedded.nodes.pod_secrets import MissingSecretError, failed_mount
@@ -16,6 +17,8 @@ from gpuruntime.embedded.processes.container_process import ContainerProcess, Po
 from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
 from gpuruntime.embedded.processes.probes import port_asked
 from gpuruntime.embedded.processes.programs import Programs, program_of
+
+log = structlog.get_logger()
 
 POLL_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
@@ -104,10 +107,19 @@ class PodProcesses:
 
     async def _refresh(self) -> None:
         """Keep the Secrets' files current; the files of a deleted Secret stay."""
+        logged = ""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
-            with suppress(NotYetError, MissingSecretError):
+            try:
                 await self._folder.prepare()
+                logged = ""
+            except MissingSecretError:
+                logged = ""
+            except NotYetError as error:
+                if logged != str(error):
+                    logged = str(error)
+                    pod = str(self._context.pod.metadata.key)
+                    log.warning("volumes not refreshed", pod=pod, reason=logged)
 
     async def _stop(self, grace_seconds: float) -> None:
         """Stop the main containers at once, then the others in reverse order."""

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from gpuruntime.embedded.kinds.cluster_objects import CLAIMS
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
+from gpuruntime.embedded.processes.pod_lifecycle import REFRESH_SECONDS
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.models.kubernetes.secrets import SECRETS
@@ -307,3 +310,64 @@ async def test_a_variable_with_nul_fails_its_container_and_no_other(tmp_path: Pa
         assert end
         assert "a variable cannot be given to a process: embedded null" in end.message
         await world.until(PODS, "p", lambda pod: pod.status.initContainerStatuses[0].ready)
+
+
+ITEMS = [{"key": "worker.yaml", "path": "worker.yaml"}, {"key": "raw", "path": "deep/raw"}]
+
+
+async def using_a_claim(world: World, folder: Path) -> dict[str, Any]:
+    """Create a claim and a Secret; return the spec of a Pod that mounts both."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await world.make(CLAIMS, "data", spec=claim)
+    await world.make(SECRETS, "s", data={"worker.yaml": coded("first"), "raw": coded("x")})
+    given = spec(folder)
+    given["volumes"] += [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "secret", "secret": {"secretName": "s", "items": ITEMS}},
+    ]
+    main = given["containers"][0]
+    main["command"], main["args"] = ["python", "-c", SHOW], ["/etc/worker"]
+    main["volumeMounts"] = [
+        {"name": "data", "mountPath": "/data", "subPath": "below"},
+        {"name": "secret", "mountPath": "/etc/worker"},
+    ]
+    return given
+
+
+@pytest.mark.parametrize("blocked", ["volumes", "volumes/*", "volumes/*/below"])
+async def test_a_pod_whose_folders_cannot_be_created_waits_and_says_why(
+    tmp_path: Path, blocked: str
+) -> None:
+    """A file in the place of a folder fails like a full disk, and the next attempt as well."""
+    root = tmp_path / "volumes"
+    async with running_cluster(programs=programs(tmp_path), volumes_root=str(root)) as world:
+        given = await using_a_claim(world, tmp_path)
+        claim = await world.get(CLAIMS, "data")
+        file = tmp_path / blocked.replace("*", f"pvc-{claim.metadata.uid}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        await world.make(PODS, "p", spec=given)
+        pod = await world.until(PODS, "p", lambda pod: "cannot be written" in pod.status.message)
+        assert pod.status.phase == "Pending"
+        file.unlink()
+        await world.until(PODS, "p", is_ready)
+
+
+async def test_files_that_cannot_be_refreshed_are_logged_once_and_retried(tmp_path: Path) -> None:
+    root = tmp_path / "volumes"
+    async with running_cluster(programs=programs(tmp_path), volumes_root=str(root)) as world:
+        await world.make(PODS, "p", spec=await using_a_claim(world, tmp_path))
+        await world.until(PODS, "p", is_ready)
+        await until_logged(world, b"first")
+        with capture_logs() as logs:
+            moved = root.rename(tmp_path / "moved")
+            root.touch()
+            await world.patch(SECRETS, "s", data={"worker.yaml": coded("second")})
+            await asyncio.sleep(2.5 * REFRESH_SECONDS)
+            assert b"second" not in log_of(world, "p", "main")
+            root.unlink()
+            moved.rename(root)
+            await until_logged(world, b"second")
+    told = [each for each in logs if each["event"] == "volumes not refreshed"]
+    assert [each["pod"] for each in told] == ["default/p"]
+    assert "cannot be written" in told[0]["reason"]
