@@ -101,20 +101,20 @@ class PodFolder:
         for item in source.items or [KeyToPath(key=each, path=each) for each in data]:
             if item.key in data:
                 mode = source.defaultMode if item.mode is None else item.mode
-                _put(self._folders[name] / item.path, _text(data[item.key], places), mode)
+                self._put(self._folders[name] / item.path, _text(data[item.key], places), mode)
 
-
-def _put(file: Path, content: bytes, mode: int) -> None:
-    """Replace the file in one step; it is never readable by more users than its mode permits."""
-    if file.exists() and file.read_bytes() == content:
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    written = file.with_name(f".{file.name}")
-    written.unlink(missing_ok=True)
-    written.touch(mode=0o600)
-    written.write_bytes(content)
-    written.chmod(mode)
-    written.replace(file)
+    def _put(self, file: Path, content: bytes, mode: int) -> None:
+        """Replace the file in one step; no more users can ever read it than its mode permits."""
+        if file.exists() and file.read_bytes() == content:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # In no volume: any name there may be a key's. No folder and no log has this name.
+        written = self._root / ".new"
+        written.unlink(missing_ok=True)
+        written.touch(mode=0o600)
+        written.write_bytes(content)
+        written.chmod(mode)
+        written.replace(file)
 
 
 def _text(encoded: str, places: Mapping[str, str]) -> bytes:

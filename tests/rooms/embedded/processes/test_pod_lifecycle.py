@@ -371,3 +371,26 @@ async def test_files_that_cannot_be_refreshed_are_logged_once_and_retried(tmp_pa
     told = [each for each in logs if each["event"] == "volumes not refreshed"]
     assert [each["pod"] for each in told] == ["default/p"]
     assert "cannot be written" in told[0]["reason"]
+
+
+LISTED = """
+import os, sys, time
+for name in sorted(os.listdir(sys.argv[1])):
+    print(name, open(os.path.join(sys.argv[1], name)).read(), flush=True)
+time.sleep(60)
+"""
+
+
+async def test_keys_that_differ_in_a_leading_dot_become_two_files(tmp_path: Path) -> None:
+    keys = [".env", "env", ".new"]
+    given = spec(tmp_path)
+    given["volumes"].append({"name": "secret", "secret": {"secretName": "s"}})
+    main = given["containers"][0]
+    main["command"], main["args"] = ["python", "-c", LISTED], ["/etc/secret"]
+    main["volumeMounts"] = [{"name": "secret", "mountPath": "/etc/secret"}]
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(SECRETS, "s", data={key: coded(f"of {key}") for key in keys})
+        await world.make(PODS, "p", spec=given)
+        await until_logged(world, b"env of env")
+        log = log_of(world, "p", "main").decode()
+    assert log.splitlines() == [f"{key} of {key}" for key in sorted(keys)]
