@@ -1,8 +1,9 @@
 """The use cases on secrets: store, list and delete them, without a right to read one.
 
 The names of a tenant's secrets are in a ConfigMap of the system namespace, its index. A name is
-written to the index before its Secret, and removed after it. So a Secret that a crash leaves has a
-listed name, and can be deleted.
+written to the index before its Secret, and removed after it. A write that is still under way when
+another replica deletes the secret can leave a Secret without a listed name. So a deletion deletes
+the Secret of every name, listed or not.
 """
 
 import base64
@@ -38,6 +39,7 @@ from gpuruntime.models.kinds.secrets import (
 )
 from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.secrets import SECRET_METADATA
 from gpuruntime.models.requests.secrets import CreateSecret, RegistryLogin
 from gpuruntime.operations.context import OperationContext
@@ -112,16 +114,26 @@ class Secrets:
             return dict(sorted((await self._index(tenant)).listed.items()))
 
     async def delete(self, name: str, tenant: str) -> None:
-        """Delete the secret, also if units use it: a leaked value has to go at once."""
+        """Delete the secret, also if units use it: a leaked value has to go at once.
+
+        It is not found if its name is not listed and no Secret is left of it.
+        """
         async with self._bounded(f"deletion of secret {name}"), self._turns.of(tenant):
+            was_found = False
             while True:
                 index = await self._index(tenant)
-                if name not in index.listed:
-                    raise SecretNotFoundError(f"secret {name} does not exist")
-                with suppress(NotFoundError):
-                    await self._client.delete(SECRET_METADATA, self._secret_key(name, tenant))
-                if await self._put(tenant, {name: None}, index):
+                is_listed = name in index.listed
+                if was_found and not is_listed:
                     return
+                if is_listed or is_dns_label(name):
+                    with suppress(NotFoundError):
+                        await self._client.delete(SECRET_METADATA, self._secret_key(name, tenant))
+                        was_found = True
+                if is_listed and await self._put(tenant, {name: None}, index):
+                    return
+                # A store may have listed the name meanwhile: then its Secret goes with the name.
+                if not is_listed and not was_found:
+                    raise SecretNotFoundError(f"secret {name} does not exist")
 
     async def _list(self, request: CreateSecret) -> tuple[ListedSecret, bool]:
         """Write the name to the index; return the entry, and whether the name is new."""

@@ -159,11 +159,50 @@ async def test_a_tenant_has_at_most_so_many_secrets_and_can_still_change_them() 
         await secrets.store(HUB)
 
 
-async def test_an_unknown_secret_is_not_found_and_nothing_is_written() -> None:
+@pytest.mark.parametrize("name", ["hub", "../hub", "Hub", ""])
+async def test_an_unknown_secret_is_not_found_and_its_index_is_not_written(name: str) -> None:
     async with process(Cluster()) as (secrets, between):
         with pytest.raises(SecretNotFoundError):
-            await secrets.delete("hub", "")
-        assert between.sent == []
+            await secrets.delete(name, "")
+        deletion = f"DELETE /api/v1/namespaces/{INSTANCE}/secrets/{key_of('hub')}"
+        assert between.sent == ([deletion] if name == "hub" else [])
+
+
+async def test_a_secret_whose_write_lands_after_its_deletion_can_be_deleted() -> None:
+    """The process is killed after the write, and so never looks whether its name is listed."""
+    cluster = Cluster()
+    async with process(cluster) as (secrets, between), process(cluster) as (others, _):
+
+        async def delete() -> None:
+            await others.delete("hub", "")
+
+        between.before = {1: delete}
+        between.dies_before = 2
+        with pytest.raises(ClusterUnavailableError):
+            await secrets.store(HUB)
+        assert not await others.of_tenant("")
+        assert stored(cluster) == {key_of("hub"): {"token": CANARY}}
+        await others.delete("hub", "")
+        assert stored(cluster) == {}
+        with pytest.raises(SecretNotFoundError):
+            await others.delete("hub", "")
+
+
+async def test_a_deletion_of_an_unlisted_secret_leaves_no_listed_name_without_one() -> None:
+    """Another replica stores the secret whole just before its unlisted Secret is deleted."""
+    cluster = Cluster()
+    async with process(cluster) as (secrets, between), process(cluster) as (others, _):
+        await secrets.store(HUB)
+        [index] = cluster.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps")["items"]
+        path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{index['metadata']['name']}"
+        cluster.call("PATCH", path, {"data": {"hub": None}})
+
+        async def store() -> None:
+            await others.store(HUB)
+
+        between.before = {len(between.sent): store}
+        await secrets.delete("hub", "")
+        assert set(stored(cluster)) == {key_of(name) for name in await secrets.of_tenant("")}
 
 
 @pytest.mark.parametrize("writes", range(3))

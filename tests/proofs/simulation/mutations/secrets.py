@@ -33,12 +33,19 @@ SECRETS: Final = (
     Mutation(
         "a name is removed before its Secret",
         USE_CASES,
-        "                with suppress(NotFoundError):\n"
-        "                    await self._client.delete(",
-        "                await self._put(tenant, {name: None}, index)\n"
-        "                with suppress(NotFoundError):\n"
-        "                    await self._client.delete(",
+        "                    with suppress(NotFoundError):\n"
+        "                        await self._client.delete(",
+        "                    await self._put(tenant, {name: None}, index)\n"
+        "                    with suppress(NotFoundError):\n"
+        "                        await self._client.delete(",
         f"{TESTS}::test_a_deletion_killed_at_any_write_can_be_repeated",
+    ),
+    Mutation(
+        "a deletion leaves a Secret whose name is not listed",
+        USE_CASES,
+        "if is_listed or is_dns_label(name):",
+        "if is_listed:",
+        f"{TESTS}::test_a_secret_whose_write_lands_after_its_deletion_can_be_deleted",
     ),
     Mutation(
         "two stores of a secret look the same to a deletion",
