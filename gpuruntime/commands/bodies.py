@@ -26,8 +26,6 @@ _LONGEST_STEM: Final = 20
 _NAME_DIGEST_BYTES: Final = 5
 # Names that the API derives itself begin with this.
 _RESERVED: Final = "op-"
-# Members of a view that no request has.
-_ONLY_SHOWN: Final = {"access": ("slug", "urls")}
 _ACCESSORS: Final = {
     "off": {"enabled": False},
     "read": {"enabled": True, "writable": False},
@@ -50,12 +48,7 @@ def merged(
     for name, given in nested.items():
         if given:
             around: Any = document.get(name) or held[name] or {}
-            shown = _ONLY_SHOWN.get(name, ())
-            kept = {
-                member: value
-                for member, value in around.items()
-                if value is not None and member not in shown
-            }
+            kept = {member: value for member, value in around.items() if value is not None}
             document = {**document, name: {**kept, **given}}
     return document
 

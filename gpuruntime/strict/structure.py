@@ -216,6 +216,7 @@ def read(document: object, model: type[ValueT], further: Iterable[Problem] = ())
 def _object(model: type, members: Mapping[str, _Read]) -> _Read:
     required = frozenset(each.name for each in fields_of(model) if each.is_required)
     rules: tuple[Rule, ...] = getattr(model, "RULES", ())
+    known = {*members, *getattr(model, "SHOWN", ())}
 
     def read_object(part: _Part) -> Any:
         if type(part.value) is not dict:
@@ -226,7 +227,7 @@ def _object(model: type, members: Mapping[str, _Read]) -> _Read:
                 made[name] = read_member(part.member(name))
             elif name in required:
                 made[name] = part.unsound("is required", name)
-        for name in sorted(str(each) for each in part.value if each not in members):
+        for name in sorted(str(each) for each in part.value if each not in known):
             made[name] = part.unsound("unknown field", name)
         if any(member is _UNSOUND for member in made.values()):
             return _UNSOUND

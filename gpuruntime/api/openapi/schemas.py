@@ -91,11 +91,15 @@ class Components:
         schema: JsonObject = {"type": "object", **description_of(model)}
         if required := [field.name for field in fields if field.is_required]:
             schema["required"] = required
+        shown: dict[str, Any] = getattr(model, "SHOWN", {}) if is_closed else {}
         schema["properties"] = {
             field.name: _beside(
                 self._schema(field.annotation, is_closed=is_closed), default_of(field)
             )
             for field in fields
+        } | {
+            name: _beside(self._schema(annotation, is_closed=False), {"readOnly": True})
+            for name, annotation in shown.items()
         }
         if is_closed:
             schema["additionalProperties"] = False

@@ -1,7 +1,8 @@
 """Structural schemas of models, derived from the types of fields and their annotations.
 
 `Annotated[str, Schema(maxLength=63)]` bounds a field, or the items of a list. A `Rule` beside it
-judges the value by CEL; rules over a whole object are in its class as `RULES`. A default goes into
+judges the value by CEL; rules over a whole object are in its class as `RULES`. `SHOWN` has the
+members that its view adds; requests may send them back, and they are ignored. A default goes into
 the schema unless it means the same as an absent member: an empty text, None, an empty container.
 """
 

@@ -1,8 +1,9 @@
 """A GPUUnit is one runtime with a fixed envelope, held in stock or active for a caller."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -45,6 +46,8 @@ class Readiness(StrEnum):
 @attrs.frozen(kw_only=True, slots=True)
 class Access:
     """The access to an active unit with ports."""
+
+    SHOWN: ClassVar[Mapping[str, Any]] = {"slug": str, "urls": dict[str, str]}
 
     primaryPort: Annotated[
         str, Schema(maxLength=15, description="The name of a port; the first port if absent.")

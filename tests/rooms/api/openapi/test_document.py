@@ -122,6 +122,8 @@ async def test_schemas_of_bodies_are_closed_and_of_answers_open(document: Any) -
     assert "additionalProperties" not in schemas["UnitView"]
     assert schemas["Serverless"]["additionalProperties"] is False
     assert "additionalProperties" not in schemas["ServerlessView"]
+    assert schemas["Access"]["properties"]["slug"] == {"type": "string", "readOnly": True}
+    assert schemas["Access"]["properties"]["urls"]["readOnly"] is True
 
 
 async def test_bounds_and_defaults_match_the_readers(document: Any) -> None:

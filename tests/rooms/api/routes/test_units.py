@@ -141,6 +141,21 @@ async def test_a_template_can_be_sent_back_as_it_was_shown(api: Service) -> None
     assert answer.data["generation"] == 1
 
 
+async def test_an_access_can_be_sent_back_as_it_was_shown(api: Service) -> None:
+    access = {"primaryPort": "http", "wake": True}
+    shown = (await api.create(name="demo", template=WEB, access=access)).data["access"]
+    assert {"slug", "urls"} <= set(shown)
+    moved = {**shown, "slug": "other", "urls": {"http": "https://other.example.com"}}
+    for sent in (shown, moved):
+        answer = await api.call("PUT", f"{UNITS}/demo", {"access": sent})
+        assert (answer.status, answer.data["access"]) == (200, shown)
+        assert answer.data["generation"] == 1
+    copy = await api.create("two", name="copy", template=WEB, access=shown)
+    assert copy.status == 201
+    refused = await api.call("PUT", f"{UNITS}/demo", {"access": {**shown, "slugs": ""}})
+    assert (refused.status, refused.fields) == (400, ["access.slugs"])
+
+
 async def test_null_clears_a_field(api: Service) -> None:
     await api.create(name="demo", template=WEB)
     answer = await api.call("PUT", f"{UNITS}/demo", {"template": None})

@@ -43,3 +43,9 @@ def test_a_field_has_the_same_type_in_the_kind_and_in_the_change(name: str) -> N
 
 def test_the_view_shows_every_member_of_the_access() -> None:
     assert shared_names(Access, AccessView) == tuple(attrs.fields_dict(Access))
+
+
+def test_requests_may_send_back_the_members_that_only_the_view_of_the_access_has() -> None:
+    hints = get_type_hints(AccessView)
+    added = {name: hint for name, hint in hints.items() if name not in attrs.fields_dict(Access)}
+    assert added == Access.SHOWN
