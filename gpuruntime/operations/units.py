@@ -12,7 +12,13 @@ from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
-from gpuruntime.models.kinds.units import GPU_UNITS, Access, GPUUnit, GPUUnitSpec
+from gpuruntime.models.kinds.units import (
+    GPU_UNITS,
+    MOST_GENERATIONS,
+    Access,
+    GPUUnit,
+    GPUUnitSpec,
+)
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.requests.fields import UNSET, Given
@@ -38,6 +44,10 @@ from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match, rewrite
 from gpuruntime.strict.structure import Problem, StrictError
 
+_LAST_GENERATION: Final = Problem(
+    field="access.generation",
+    message=f"is {MOST_GENERATIONS}, which is the most: delete the unit to end its tickets",
+)
 _NO_STOCK: Final = Problem(
     field="serverless",
     message="cannot be cleared, since the unit was created with it and has claimed no stock: "
@@ -125,6 +135,8 @@ class Units:
 
         def raised(unit: GPUUnit) -> GPUUnit:
             access = _in_scope(unit, scope).spec.access
+            if access.generation >= MOST_GENERATIONS:
+                raise StrictError((_LAST_GENERATION,))
             access = attrs.evolve(access, generation=access.generation + 1)
             return attrs.evolve(unit, spec=attrs.evolve(unit.spec, access=access))
 

@@ -327,6 +327,14 @@ RISING_GENERATION: Final = Rule(
     field=".access.generation",
     reason="FieldValueForbidden",
 )
+# A jump to the maximum would leave no generation for a revocation.
+RISING_BY_ONE: Final = Rule(
+    text="self.?access.generation.orValue(0) <= oldSelf.?access.generation.orValue(0) + 1",
+    holds=lambda self, old: bool(_generation_of(self) <= _generation_of(old) + 1),
+    message="rises by at most 1 at a time",
+    field=".access.generation",
+    reason="FieldValueForbidden",
+)
 
 
 def _never_shrinks(self: Any, old_self: Any) -> bool:
@@ -421,6 +429,7 @@ TWINS: Final[Mapping[str, Twin]] = {
         NO_SECRETS_IN_STOCK,
         SAME_OWNER,
         RISING_GENERATION,
+        RISING_BY_ONE,
         *STORAGE_NAME,
         NEVER_SHRINKS,
         FIXED_CLASS,

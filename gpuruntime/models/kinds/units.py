@@ -71,7 +71,7 @@ class Access:
         Schema(
             minimum=0,
             maximum=MOST_GENERATIONS,
-            description="Raising it ends all tickets of before; it never falls.",
+            description="Raising it by 1 ends all tickets of before; it never falls.",
         ),
     ] = 0
 
@@ -116,6 +116,7 @@ class GPUUnitSpec:
         rules.FILES_OFF_SOCKET,
         rules.SAME_OWNER,
         rules.RISING_GENERATION,
+        rules.RISING_BY_ONE,
     )
 
     specName: Annotated[SpecName, rules.IMMUTABLE]

@@ -213,7 +213,9 @@ TEMPLATES: Final = (
 ACCESS: Final = (
     created("a first generation", unit(access={"generation": 3})),
     changed("a generation that rises", accessed(3), accessed(4)),
-    changed("a generation that jumps", unit(), accessed(9)),
+    changed("a first generation later", unit(), accessed(1)),
+    changed("a first generation later that jumps", unit(), accessed(9), denied=GENERATION),
+    changed("a generation that jumps", accessed(3), accessed(5), denied=GENERATION),
     changed("the same generation", accessed(3), accessed(3, wake=True)),
     changed("a generation that falls", accessed(3), accessed(2), denied=GENERATION),
     changed("a generation left out", accessed(3), unit(access={}), denied=GENERATION),

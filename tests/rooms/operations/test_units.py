@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kinds.units import GPU_UNITS, MOST_GENERATIONS
 from gpuruntime.models.kubernetes.names import label_value_of
 from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.errors import (
@@ -116,7 +116,7 @@ async def test_null_clears_a_field(cluster: Cluster) -> None:
         ({"wake": True}, 3),
         ({"generation": 0}, 3),
         ({"generation": 3}, 3),
-        ({"generation": 7}, 7),
+        ({"generation": 4}, 4),
     ],
     ids=["cleared", "left out", "as by default", "the same", "raised"],
 )
@@ -129,12 +129,23 @@ async def test_a_new_access_keeps_the_generation_unless_it_raises_it(
         assert updated.spec.access.generation == generation
 
 
-async def test_a_generation_never_falls(cluster: Cluster) -> None:
+@pytest.mark.parametrize("generation", [2, 5, MOST_GENERATIONS])
+async def test_a_generation_never_falls_and_rises_by_one_at_a_time(
+    cluster: Cluster, generation: int
+) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo", access={"generation": 3})
-        request = parse_update_unit({"access": {"generation": 2}})
+        request = parse_update_unit({"access": {"generation": generation}})
         with pytest.raises(StrictError) as caught:
             await api.inventory.units.update("demo", request)
+        assert [problem.field for problem in caught.value.problems] == ["access.generation"]
+
+
+async def test_a_revocation_at_the_last_generation_names_the_remedy(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo", access={"generation": MOST_GENERATIONS})
+        with pytest.raises(StrictError, match="delete the unit") as caught:
+            await api.inventory.units.revoke("demo")
         assert [problem.field for problem in caught.value.problems] == ["access.generation"]
 
 
