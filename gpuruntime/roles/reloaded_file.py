@@ -16,6 +16,10 @@ ValueT = TypeVar("ValueT")
 log = structlog.get_logger()
 
 
+class MissingFileError(ConfigurationError):
+    """There is no file at the path; one that cannot be read is another fault."""
+
+
 class ReloadedFile(Generic[ValueT]):
     """Raise ConfigurationError if the file is invalid at the start.
 
@@ -35,11 +39,14 @@ class ReloadedFile(Generic[ValueT]):
         self._parse = parse
         self._what = what
         self._fault = ""
-        if absent is not None and not Path(path).exists():
+        try:
+            content = read_file(path, what)
+        except MissingFileError:
+            if absent is None:
+                raise
             self._digest = b""
             self._value = absent()
             return
-        content = read_file(path, what)
         self._digest = _digest_of(content)
         self._value = parse(content)
 
@@ -62,14 +69,14 @@ class ReloadedFile(Generic[ValueT]):
         """Read in a thread, and parse only changed content: a large file takes seconds."""
         digest = b""
         try:
-            if not self._digest and not await asyncio.to_thread(Path(self._path).exists):
-                return
             content = await asyncio.to_thread(read_file, self._path, self._what)
             digest = _digest_of(content)
             if digest == self._digest:
                 return
             value = await asyncio.to_thread(self._parse, content)
         except ConfigurationError as error:
+            if isinstance(error, MissingFileError) and not self._digest:
+                return
             if str(error) != self._fault:
                 log.warning(
                     "file is invalid, the last good one stays in use",
@@ -88,6 +95,8 @@ class ReloadedFile(Generic[ValueT]):
 def read_file(path: str, what: str) -> bytes:
     try:
         return Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{what} {path}: {error.strerror}") from error
     except OSError as error:
         raise ConfigurationError(f"{what} {path}: {error.strerror}") from error
 
