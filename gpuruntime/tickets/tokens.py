@@ -21,8 +21,10 @@ from gpuruntime.models.requests.tickets import Use
 from gpuruntime.tickets.keys import KEY_ID, KeyRing, TicketKey
 
 ISSUER: Final = "gpuruntime"
-# Characters. Names, tenants and callers are bounded, so that no token of ours comes near.
+# Characters. Names and tenants are bounded, and issuers cut callers to LONGEST_SUBJECT bytes of
+# UTF-8, which JSON may write as six characters each. So no token of ours is longer.
 LONGEST_TOKEN: Final = 4096
+LONGEST_SUBJECT: Final = 256
 _COMPACT: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 
 
@@ -93,11 +95,20 @@ class Target:
     port: int | None = None
 
 
+def subject_of(caller: str) -> str:
+    """Return the beginning of the caller's name, in whole characters, as a `sub` may have it."""
+    return caller.encode()[:LONGEST_SUBJECT].decode(errors="ignore")
+
+
 def sign(claims: Claims, kind: TokenType, key: TicketKey) -> str:
+    """Return the token; raise ValueError if it is longer than any that is accepted."""
     members = {name: value for name, value in attrs.asdict(claims).items() if value is not None}
     payload = json.dumps({"iss": ISSUER, **members}, separators=(",", ":"))
     signed = f"{_encoded(_header(kind, key.id))}.{_encoded(payload.encode())}"
-    return f"{signed}.{_signature(signed, key)}"
+    token = f"{signed}.{_signature(signed, key)}"
+    if len(token) > LONGEST_TOKEN:
+        raise ValueError(f"a token of {len(token)} characters: at most {LONGEST_TOKEN} count")
+    return token
 
 
 def verify(token: str, kind: TokenType, ring: KeyRing, now: float) -> Claims:

@@ -16,7 +16,7 @@ from gpuruntime.models.views.tickets import SshAddress, TicketUnit, TicketView
 from gpuruntime.strict.structure import Problem, read
 from gpuruntime.tickets.addresses import GatewayAddress, entrance_of, slug_of
 from gpuruntime.tickets.keys import KeyRing
-from gpuruntime.tickets.tokens import BOUND_TO_PORT, Claims, TokenType, sign
+from gpuruntime.tickets.tokens import BOUND_TO_PORT, Claims, TokenType, sign, subject_of
 
 # How long the entry within a URL counts: the URL reaches histories, logs and other eyes.
 ENTRY_SECONDS: Final = 60
@@ -99,7 +99,7 @@ class TicketIssuer:
             port=port,
             iat=issued_at,
             exp=issued_at + request.seconds,
-            sub=caller,
+            sub=subject_of(caller),
             tenant=unit.metadata.labels.get(labels.TENANT) or None,
         )
 

@@ -173,13 +173,21 @@ def test_a_text_that_is_no_token_is_refused(token: str) -> None:
     assert reason(token) is Refusal.INVALID
 
 
-def test_a_token_is_accepted_up_to_the_greatest_length() -> None:
+def test_a_token_is_signed_and_accepted_up_to_the_greatest_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def padded(length: int) -> str:
         return sign(attrs.evolve(CLAIMS, sub="s" * length), TokenType.TICKET, KEY)
 
-    fitting = next(n for n in range(4096, 0, -1) if len(padded(n)) <= LONGEST_TOKEN)
+    with monkeypatch.context() as unbounded:
+        unbounded.setattr("gpuruntime.tickets.tokens.LONGEST_TOKEN", 10_000)
+        fitting = next(n for n in range(4096, 0, -1) if len(padded(n)) <= LONGEST_TOKEN)
+        longer = padded(fitting + 3)
+        assert reason(longer) is None
     assert reason(padded(fitting)) is None
-    assert reason(padded(fitting + 3)) is Refusal.INVALID
+    assert reason(longer) is Refusal.INVALID
+    with pytest.raises(ValueError, match="at most 4096"):
+        padded(fitting + 3)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,34 @@ def test_two_tickets_have_different_ids() -> None:
     assert len(names) == 3
 
 
+CALLERS: Final = {
+    "a short name": ("ci", "ci"),
+    "256 bytes": ("c" * 256, "c" * 256),
+    "257 bytes": ("c" * 257, "c" * 256),
+    "two bytes each": ("é" * 129, "é" * 128),
+    "a character across the end": ("c" + "é" * 128, "c" + "é" * 127),
+    "four bytes each": ("🙂" * 1_000, "🙂" * 64),
+    "control characters": ("\x01" * 1_000, "\x01" * 256),
+}
+
+
+@pytest.mark.parametrize(("caller", "sub"), CALLERS.values(), ids=CALLERS)
+def test_a_ticket_has_at_most_256_bytes_of_the_callers_name_and_counts(
+    caller: str, sub: str
+) -> None:
+    labelled = {labels.TENANT: "t" * 63}
+    name = "n" * 63
+    metadata = ObjectMeta(name=name, uid="5b9c" * 9, labels=labelled)
+    ring = KeyRing((TicketKey(id="k" * 64, secret=b"1" * 32),))
+    issuer = TicketIssuer(GATEWAY, lambda: ring, now=lambda: NOW, rng=Random(1))
+    request = parse_create_ticket({"uses": [*map(str, Use)], "port": 8080, "seconds": 43_200})
+    view = issuer.issue(attrs.evolve(UNIT, metadata=metadata), request, caller)[1]
+    entries = [parse_qs(urlsplit(url).query)["ticket"][0] for url in (view.url, view.terminalURL)]
+    tokens = {view.ticket: TokenType.TICKET, **dict.fromkeys(entries, TokenType.ENTRY)}
+    subs = [verify(each, kind, ring, NOW.timestamp()).sub for each, kind in tokens.items()]
+    assert subs == [sub] * 3
+
+
 def test_each_use_has_its_address_and_no_other() -> None:
     gateway = "wss://gateway.units.example.com/units/demo"
     ssh = SshAddress(
