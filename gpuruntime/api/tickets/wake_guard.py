@@ -34,7 +34,7 @@ class WakeGuard:
 
     async def principal_of(self, headers: MultiMapping[str]) -> Principal:
         if self._inner.asks and (uid := self._woken(bearer_token(headers))):
-            return Principal(name="gateway", role=Role.OPERATOR, unit_uid=uid)
+            return Principal(name=f"gateway:{uid}", role=Role.OPERATOR, unit_uid=uid)
         return await self._inner.principal_of(headers)
 
     async def demand(self, principal: Principal, access: Access) -> None:

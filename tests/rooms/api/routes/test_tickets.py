@@ -12,6 +12,7 @@ import structlog
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.authentication import Guard
 from gpuruntime.api.auth.kubernetes import KubernetesGuard
+from gpuruntime.api.auth.rate_limits import Limits
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.tickets.issuer import NO_GATEWAY, GatewayOptions
 from gpuruntime.kube.client import Client
@@ -31,7 +32,7 @@ from gpuruntime.tickets.tokens import (
 from tests.faults import ANSWER_LOST
 from tests.options import configured
 from tests.rooms.api.auth.reviews import Reviews
-from tests.rooms.api.service import UNITS, Answer, Service, service, unit_order
+from tests.rooms.api.service import LIMITS, UNITS, Answer, Service, service, unit_order
 from tests.rooms.operations.cluster import INSTANCE, Cluster, clock
 
 pytestmark = pytest.mark.looptime
@@ -62,12 +63,15 @@ async def served(
     guard: Guard | None = None,
     gateway: GatewayOptions = GATEWAY,
     ring: KeyRing | None = RING,
+    limits: Limits = LIMITS,
     **access: Any,
 ) -> AsyncIterator[Service]:
     """Yield an API with the unit demo, which belongs to the tenant blue."""
     cluster = Cluster()
     cluster.add_stock(2)
-    async with service(cluster, guard=guard, gateway=gateway, ticket_keys=lambda: ring) as api:
+    async with service(
+        cluster, guard=guard, gateway=gateway, limits=limits, ticket_keys=lambda: ring
+    ) as api:
         order = unit_order(name="demo", template=TEMPLATE, tenant="blue", access=access)
         await api.replica.create("one", **{n: v for n, v in order.items() if n != "operationID"})
         yield api
@@ -289,6 +293,14 @@ async def test_nothing_but_a_valid_wake_token_of_the_unit_wakes_it(
         token = word(kind, uid or await uid_of(api), age=age)
         assert (await ask(api, WAKE, None, token)).status == status
         assert (await api.call("GET", DEMO, headers=headers)).data["suspended"] is True
+
+
+async def test_wake_tokens_of_one_unit_do_not_use_up_the_rate_of_others() -> None:
+    few = Limits(per_second=0.001, burst=2, at_once=2)
+    async with served(guard=TokenGuard(lambda: TABLE), wake=True, limits=few) as api:
+        other, own = word(uid="77aa"), word(uid=await uid_of(api))
+        statuses = [(await ask(api, WAKE, None, token)).status for token in [other] * 3 + [own]]
+    assert statuses == [404, 404, 429, 202]
 
 
 async def test_a_wake_token_counts_for_nothing_without_keys() -> None:
