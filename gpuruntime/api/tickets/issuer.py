@@ -1,5 +1,6 @@
 """The decision on a ticket, from a unit and a request, and its signature."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from random import Random
@@ -23,6 +24,8 @@ ENTRY_SECONDS: Final = 60
 # These uses reach the container itself, and need `gpuunits/exec` and the component of that name.
 OF_CONTAINER: Final = frozenset({Use.EXEC, Use.SSH})
 _LAST_PORT: Final = 65_535
+# The length of a port is bounded by its schema.
+_NUMBER: Final = re.compile(r"-?[0-9]{1,15}")
 _SSH_PORT: Final = 22
 
 
@@ -53,6 +56,9 @@ def _port_problems(document: object) -> Iterator[Problem]:
             yield Problem(field="port", message="is needed for http: a name or a number")
         if port and not any(use in uses for use in BOUND_TO_PORT):
             yield Problem(field="port", message="is for http and forward: leave it out")
+    number = int(str(port)) if _NUMBER.fullmatch(str(port)) else 1
+    if not 0 < number <= _LAST_PORT:
+        yield Problem(field="port", message=f"must be a name or a number from 1 to {_LAST_PORT}")
 
 
 class TicketIssuer:
@@ -158,4 +164,4 @@ def port_of(unit: GPUUnit, request: CreateTicket, *, has_exec: bool) -> int | No
     if asked in declared or number in declared.values():
         return declared.get(asked, number)
     reaches_loopback = has_exec and Use.HTTP not in request.uses
-    return number if reaches_loopback and 0 < number <= _LAST_PORT else None
+    return (number or None) if reaches_loopback else None
