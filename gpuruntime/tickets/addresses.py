@@ -41,7 +41,10 @@ class GatewayAddress:
     domain: str
 
     def of_port(self, slug: str, port: int) -> str:
-        """Return the origin of a port. Its number always fits into the label; a name may not."""
+        """Return the origin of a port, by its number.
+
+        A name may not fit into the label, and one that is `terminal` would have another's origin.
+        """
         return f"{self.scheme}://{port}--{slug}.{self.domain}"
 
     def of_terminal(self, slug: str) -> str:

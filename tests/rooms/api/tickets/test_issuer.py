@@ -37,6 +37,7 @@ PORTS: Final = (
     Port(name="http", port=8080),
     Port(name="dns", port=53, protocol="UDP"),
     Port(name="admin", port=9090),
+    Port(name="terminal", port=7681),
 )
 UNIT: Final = GPUUnit(
     metadata=ObjectMeta(name="demo", uid="5b9c", labels={labels.TENANT: "blue"}),
@@ -124,6 +125,12 @@ def test_each_use_has_its_address_and_no_other() -> None:
     assert view.url.startswith(f"https://8080--{SLUG}.units.example.com/.gpuruntime/enter?")
     assert view.forwardURL == f"{gateway}/forward?port=8080"
     assert (view.terminalURL, view.execURL, view.ssh) == ("", "", None)
+
+
+def test_the_url_of_a_port_named_terminal_is_not_that_of_the_terminals_page() -> None:
+    view = issue("http", "exec", port="terminal")
+    hosts = [urlsplit(url).hostname for url in (view.url, view.terminalURL)]
+    assert hosts == [f"{label}--{SLUG}.units.example.com" for label in ("7681", "terminal")]
 
 
 def test_an_ssh_address_names_its_port_unless_it_is_22_and_may_be_missing() -> None:

@@ -146,6 +146,14 @@ def test_a_gateway_serves_every_tcp_port_of_a_unit_under_its_number() -> None:
     assert access_status(unit(), PUBLIC) == AccessStatus(slug=slug)
 
 
+def test_a_port_named_terminal_does_not_have_the_origin_of_the_terminals_page() -> None:
+    template = Template(ports=(Port(name="terminal", port=7681),))
+    status = access_status(unit(template=template), PUBLIC)
+    assert status.urls == {"terminal": f"https://7681--{status.slug}.units.example.com"}
+    assert PUBLIC.public_address is not None
+    assert PUBLIC.public_address.of_terminal(status.slug) not in status.urls.values()
+
+
 @pytest.mark.parametrize(
     ("of", "options"),
     [
