@@ -56,4 +56,4 @@ async def test_a_use_case_that_takes_too_long_has_an_unknown_outcome() -> None:
 
 def test_each_error_has_a_code_of_its_own() -> None:
     codes = [error.code for error in OperationsError.__subclasses__()]
-    assert len(set(codes)) == len(codes) == 16
+    assert len(set(codes)) == len(codes) == 19
