@@ -60,8 +60,8 @@ FOREIGN: Final = {
 }
 # What `kubectl` does on pages, and the types of Kubernetes that it does it to beside ours.
 VERBS: Final = {
-    *("annotate", "apply", "create", "delete", "describe", "get", "kustomize", "label", "logs"),
-    *("patch", "port-forward", "rollout", "scale", "wait"),
+    *("annotate", "apply", "create", "delete", "describe", "exec", "get", "label", "logs"),
+    *("kustomize", "patch", "port-forward", "rollout", "scale", "wait"),
 }
 TYPES: Final = {
     *("configmap", "configmaps", "crd", "deployment", "deployments", "events", "lease", "leases"),
@@ -169,7 +169,7 @@ def _is_end(path: str, template: str) -> bool:
 
 def _is_of_kubectl(line: list[str]) -> bool:
     """Return whether verb, types, names, namespaces, labels and fields of the line exist."""
-    line = list(takewhile(lambda word: word not in {">", "<<<"}, line))
+    line = list(takewhile(lambda word: word not in {">", "<<<", "--"}, line))
     given = {option: value for option, value in pairwise(line) if option in OPTIONS}
     verb, *plain = (each for each in line if each[0] != "-" and each not in given.values())
     types = [part for each in plain[:2] for part in re.split("[,/]", each)]
