@@ -4,10 +4,12 @@ Each story has the same result. Every unit has the same spec and phase, except u
 for scarce stock. Every pool without competition has the same size and stock. Stock that a
 deleted unit released counts as used.
 
-A unit that remains has as many created and deleted children in both runs. A deleted unit leaves
-nothing behind. It may be deleted before it has children. A create still in flight may then
-create it again; that unit never starts and is deleted. A storage is filled by the same number of
-Jobs.
+A unit that remains has as many created and deleted children in both runs. If an earlier unit had
+its name, a create for that one may still be in flight, and what it makes is deleted at once.
+
+A deleted unit leaves nothing behind. It may be deleted before it has children. A create still in
+flight may then create it again; that unit never starts and is deleted. A storage is filled by the
+same number of Jobs.
 """
 
 from collections import Counter
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpuruntime.models.kinds.storages import GPU_STORAGES
-from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kinds.units import CHILD_PREFIX, GPU_UNITS
 from gpuruntime.models.kubernetes.volumes import JOBS
 from tests.proofs.simulation.checks.cluster_observer import INSTANCE, ObjectCounts
 from tests.proofs.simulation.run import Outcome
@@ -26,7 +28,9 @@ OWNERS: Final = (GPU_UNITS.kind, GPU_STORAGES.kind)
 
 
 def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
-    rivals = racing_names(script_of(outcome.seed))
+    script = script_of(outcome.seed)
+    rivals = racing_names(script)
+    remade = frozenset(f"{INSTANCE}/{CHILD_PREFIX}{each.name}" for each in script.remade)
     for name in sorted({*outcome.state, *reference.state}):
         was, there = outcome.state.get(name), reference.state.get(name)
         if was != there and not _is_racing(name, rivals):
@@ -35,7 +39,7 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
         was, there = outcome.results.get(story), reference.results.get(story)
         if was != there and SCARCE not in story:
             yield f"story {story} has the result {was}, undisturbed {there}"
-    yield from _counts(outcome.object_counts, reference.object_counts, rivals)
+    yield from _counts(outcome.object_counts, reference.object_counts, rivals, remade)
     yield from _prepares(outcome.object_counts, reference.object_counts)
 
 
@@ -56,13 +60,15 @@ def _counts(
     made: Mapping[tuple[str, str], ObjectCounts],
     reference: Mapping[tuple[str, str], ObjectCounts],
     rivals: frozenset[str],
+    remade: frozenset[str],
 ) -> Iterator[str]:
     for kind, path in sorted({*made, *reference}):
         is_ours = kind in (*CHILDREN, *OWNERS) and path.startswith(f"{INSTANCE}/")
         if not is_ours or _is_racing(path, rivals):
             continue
         is_, was = (each.get((kind, path), ObjectCounts()) for each in (made, reference))
-        if is_.left != was.left or (kind in CHILDREN and is_.left and is_ != was):
+        is_counted = kind in CHILDREN and is_.left and path not in remade
+        if is_.left != was.left or (is_counted and is_ != was):
             yield f"{kind} {path}: {is_}, undisturbed {was}"
 
 
