@@ -6,6 +6,7 @@ from typing import Final
 
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.pools import Refill, StockPool
+from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.proofs.simulation.checks.cluster_observer import ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations
@@ -93,9 +94,14 @@ class ConvergenceCheck:
         for key, pool in self._observer.pools.items():
             self._check_pool(key, pool)
         for key, unit in (*self._observer.units.items(), *self._observer.stock.items()):
-            moments = unit.status.timeline
-            if moments.readyAt and not (moments.scheduledAt and moments.startedAt):
-                self._breach(f"unit {key} was ready, and its timeline has a gap: {moments}")
+            self._check_timeline(key, unit)
+
+    def _check_timeline(self, key: Key, unit: GPUUnit) -> None:
+        """A unit that was changed may have lost its first Pod before any manager saw that Pod."""
+        moments, is_unchanged = unit.status.timeline, unit.metadata.generation == 1
+        is_complete = moments.scheduledAt and moments.startedAt
+        if is_unchanged and moments.readyAt and not is_complete:
+            self._breach(f"unit {key} was ready, and its timeline has a gap: {moments}")
 
     def _check_pool(self, key: Key, pool: StockPool) -> None:
         made = self._observer.ordinals(pool.metadata.uid)
