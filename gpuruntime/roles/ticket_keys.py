@@ -10,12 +10,11 @@ from typing import Any, Final, NewType
 
 import attrs
 
-from gpuruntime.errors import ConfigurationError
 from gpuruntime.meter import Meter
 from gpuruntime.roles.reloaded_file import ReloadedFile
 from gpuruntime.settings.checks import refuse
-from gpuruntime.strict.structure import FieldError, StrictError, StrictReader
-from gpuruntime.strict.yaml_documents import mapping_of
+from gpuruntime.strict.structure import FieldError, StrictReader
+from gpuruntime.strict.yaml_documents import document_of
 from gpuruntime.tickets.keys import KEY_ID, KeyRing, TicketKey
 
 WHAT: Final = "ticket key file"
@@ -93,13 +92,8 @@ class TicketKeyFile:
 
 def keys_in(content: bytes, path: str) -> KeyRing:
     """Return the keys. Raise ConfigurationError with every fault, but without any secret."""
-    where = f"{WHAT} {path}"
-    document = mapping_of(content, where)
-    try:
-        entries = _reader.read(document, KeyDocument).keys
-    except StrictError as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-    return KeyRing(tuple(entry.key for entry in entries))
+    document = document_of(content, f"{WHAT} {path}", _reader, KeyDocument)
+    return KeyRing(tuple(entry.key for entry in document.keys))
 
 
 def _secret(value: Any) -> bytes:

@@ -8,13 +8,12 @@ import attrs
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.tokens import Principals
-from gpuruntime.errors import ConfigurationError
 from gpuruntime.meter import Meter
 from gpuruntime.models.kubernetes.names import is_label_value
 from gpuruntime.roles.reloaded_file import ReloadedFile, read_file
 from gpuruntime.settings.checks import refuse
-from gpuruntime.strict.structure import FieldError, StrictError, StrictReader
-from gpuruntime.strict.yaml_documents import mapping_of
+from gpuruntime.strict.structure import FieldError, StrictReader
+from gpuruntime.strict.yaml_documents import document_of
 
 WHAT: Final = "token file"
 MOST_TOKENS: Final = 10_000
@@ -92,13 +91,8 @@ def read_tokens(path: str) -> Principals:
 
 
 def _principals_in(content: bytes, path: str) -> Principals:
-    where = f"{WHAT} {path}"
-    document = mapping_of(content, where)
-    try:
-        tokens = _reader.read(document, TokenDocument).tokens
-    except StrictError as error:
-        raise ConfigurationError(f"{where}: {error}") from error
-    return {bytes.fromhex(entry.sha256): entry.principal for entry in tokens}
+    document = document_of(content, f"{WHAT} {path}", _reader, TokenDocument)
+    return {bytes.fromhex(entry.sha256): entry.principal for entry in document.tokens}
 
 
 def _digest(value: object) -> str:

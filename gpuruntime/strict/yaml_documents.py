@@ -2,12 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.strict.structure import StrictError, StrictReader
 from gpuruntime.strict.yaml_faults import fault_of
+
+ValueT = TypeVar("ValueT")
 
 _BOOLEAN: Final = "tag:yaml.org,2002:bool"
 
@@ -33,6 +36,14 @@ def mapping_of(data: bytes, where: str) -> dict[str, object]:
     if not isinstance(document, dict):
         raise ConfigurationError(f"{where}: must be a mapping of keys")
     return document
+
+
+def document_of(data: bytes, where: str, reader: StrictReader, model: type[ValueT]) -> ValueT:
+    """Return the document as a `model`, or raise ConfigurationError with every fault in it."""
+    try:
+        return reader.read(mapping_of(data, where), model)
+    except StrictError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
 
 
 class _StrictLoader(yaml.SafeLoader):

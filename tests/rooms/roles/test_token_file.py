@@ -11,8 +11,9 @@ import structlog
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.roles import reloaded_file, token_file
+from gpuruntime.roles import reloaded_file
 from gpuruntime.roles.token_file import TokenFile, read_tokens
+from gpuruntime.strict import yaml_documents
 from gpuruntime.strict.yaml_documents import mapping_of
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import equals, eventually
@@ -151,7 +152,7 @@ async def test_an_unchanged_file_is_not_parsed_again(
         parsed.append(data)
         return mapping_of(data, where)
 
-    monkeypatch.setattr(token_file, "mapping_of", counted)
+    monkeypatch.setattr(yaml_documents, "mapping_of", counted)
     file = TokenFile(written(tmp_path, entry()), Registry())
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(file.run())
