@@ -86,13 +86,14 @@ def _data_problems(members: Mapping[str, object]) -> Iterator[Problem]:
             if fault := first_fault(key, notes_of(SecretDataKey)):
                 field = f"{name}.{key[:_SHOWN_OF_KEY]}"
                 yield Problem(field=field, message=f"the key {fault[1]}")
+    decoded = {key: _decoded(each) for key, each in coded.items() if isinstance(each, str)}
     for key in coded:
         if key in texts:
             yield Problem(field=f"binaryData.{key}", message="is a key of data as well")
-        elif isinstance(coded[key], str) and _decoded(coded[key]) is None:
+        elif key in decoded and decoded[key] is None:
             yield Problem(field=f"binaryData.{key}", message="must be base64, with its padding")
     size = sum(len(_encodable(each)) for each in texts.values() if isinstance(each, str))
-    size += sum(len(_decoded(each) or b"") for each in coded.values() if isinstance(each, str))
+    size += sum(len(each or b"") for each in decoded.values())
     if size > MOST_BYTES:
         yield Problem(field="data", message=f"must be at most {MOST_BYTES} bytes in all")
 
