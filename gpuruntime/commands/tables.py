@@ -236,19 +236,23 @@ def _primary_port(view: Any) -> str:
     return f"{access.primaryPort or ports[0].name}, {access.scheme}, readiness {access.readiness}"
 
 
+# What a unit runs, and what a pool's units will run.
+_CONTENT: Final[Columns] = {
+    "ENVELOPE": _envelope,
+    "IMAGE": "image",
+    "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
+    "ENV": _environment,
+    "PORTS": lambda view: [
+        f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
+    ],
+}
 # What `get` shows of an object beside its columns. A row of several lines is a list.
 FURTHER: Final[Mapping[type, Columns]] = {
     UnitView: {
         "NAMESPACE": "namespace",
         "LIFECYCLE": "lifecycle",
         "TENANT": "tenant",
-        "ENVELOPE": _envelope,
-        "IMAGE": "image",
-        "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
-        "ENV": _environment,
-        "PORTS": lambda view: [
-            f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
-        ],
+        **_CONTENT,
         "PRIMARY PORT": _primary_port,
         "URLS": lambda view: [f"{name} {url}" for name, url in view.access.urls.items()],
         "SLUG": lambda view: view.access.slug,
@@ -282,13 +286,7 @@ FURTHER: Final[Mapping[type, Columns]] = {
     },
     PoolView: {
         "NAMESPACE": "namespace",
-        "ENVELOPE": _envelope,
-        "IMAGE": "image",
-        "COMMAND": lambda view: shlex.join((*view.template.command, *view.template.args)),
-        "ENV": _environment,
-        "PORTS": lambda view: [
-            f"{each.name} {each.port}/{each.protocol}" for each in view.template.ports
-        ],
+        **_CONTENT,
         "PROGRESSING": "progressing",
         "FAILED": "failed",
         "SEEDED": "seeded",
