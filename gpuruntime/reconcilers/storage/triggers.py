@@ -137,12 +137,10 @@ class StorageTriggers:
         """Enqueue the storage of a helper by label and owner, since either may be edited."""
         if value is None:
             return
+        names = {value.metadata.labels.get(labels.STORAGE, "")}
         owner = value.metadata.controller_owner
-        is_owned = owner is not None and owner.kind == GPU_STORAGES.kind
-        names = {
-            value.metadata.labels.get(labels.STORAGE, ""),
-            owner.name if owner is not None and is_owned else "",
-        }
+        if owner is not None and owner.kind == GPU_STORAGES.kind:
+            names.add(owner.name)
         for name in names - {""}:
             self.storages.add(Key(self._namespace, name))
 
