@@ -15,7 +15,12 @@ class RegistryLogin:
 
     server: Annotated[
         str,
-        Schema(minLength=1, maxLength=253, pattern="^[!-~]*$", description="Such as `ghcr.io`."),
+        Schema(
+            minLength=1,
+            maxLength=253,
+            pattern="^[!-~]*$",
+            description="Such as `registry.example.com`.",
+        ),
     ]
     username: Annotated[str, Schema(minLength=1, maxLength=253, pattern="^[^:\\x00-\\x1f]*$")]
     password: Annotated[str, Schema(minLength=1, maxLength=32768)] = attrs.field(repr=False)

@@ -313,12 +313,12 @@ async def test_a_refused_upload_is_not_sent() -> None:
 async def test_a_secret_is_stored_listed_by_tenant_and_deleted() -> None:
     async with site(method="POST", losses=1) as here:
         secrets = here.client.secrets
-        login = RegistryLogin(server="ghcr.io", username="ann", password="word")
-        ghcr = NewSecret(name="ghcr", type=SecretType.REGISTRY, registry=login, tenant="team")
-        assert (await secrets.create(ghcr)).data.type == SecretType.REGISTRY
+        login = RegistryLogin(server="registry.example.com", username="ann", password="word")
+        images = NewSecret(name="images", type=SecretType.REGISTRY, registry=login, tenant="team")
+        assert (await secrets.create(images)).data.type == SecretType.REGISTRY
         for name in ("a", "b"):
             await secrets.create({"name": name, "tenant": "team", "data": {"token": name}})
-        assert [each.name async for each in secrets.list("team", limit=1)] == ["a", "b", "ghcr"]
+        assert [each.name async for each in secrets.list("team", limit=1)] == ["a", "b", "images"]
         assert [each.name async for each in secrets.list()] == []
         await secrets.delete("a", "team")
         with pytest.raises(NotFoundError) as caught:

@@ -158,14 +158,14 @@ def test_a_malformed_value_of_a_secret_is_not_repeated() -> None:
 def test_a_registrys_password_is_read_from_a_file(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("a b\n")
-    assert bodies.registry_of("ghcr.io", "ann", str(password)) == {
-        "server": "ghcr.io",
+    assert bodies.registry_of("registry.example.com", "ann", str(password)) == {
+        "server": "registry.example.com",
         "username": "ann",
         "password": "a b",
     }
     assert bodies.registry_of(None, None, None) is None
     with pytest.raises(ConfigurationError, match="--password-file"):
-        bodies.registry_of("ghcr.io", "ann", None)
+        bodies.registry_of("registry.example.com", "ann", None)
 
 
 def test_a_payload_is_json(tmp_path: Path) -> None:

@@ -130,18 +130,20 @@ def test_no_two_pairs_of_tenant_and_name_share_a_name_in_kubernetes() -> None:
 
 async def test_a_registry_login_becomes_a_docker_config() -> None:
     cluster = Cluster()
-    login = RegistryLogin(server="ghcr.io", username="ann", password=CANARY)
+    login = RegistryLogin(server="registry.example.com", username="ann", password=CANARY)
     async with process(cluster) as (secrets, _):
-        await secrets.store(CreateSecret(name="ghcr", type="registry", registry=login))
+        await secrets.store(CreateSecret(name="images", type="registry", registry=login))
     [found] = cluster.call("GET", f"/api/v1/namespaces/{INSTANCE}/secrets")["items"]
     assert found["type"] == "kubernetes.io/dockerconfigjson"
     config = json.loads(base64.b64decode(found["data"][".dockerconfigjson"]))
     pair = base64.b64encode(f"ann:{CANARY}".encode()).decode()
-    assert config == {"auths": {"ghcr.io": {"username": "ann", "password": CANARY, "auth": pair}}}
+    assert config == {
+        "auths": {"registry.example.com": {"username": "ann", "password": CANARY, "auth": pair}}
+    }
 
 
 async def test_a_secret_keeps_its_type() -> None:
-    login = RegistryLogin(server="ghcr.io", username="ann", password=CANARY)
+    login = RegistryLogin(server="registry.example.com", username="ann", password=CANARY)
     async with process(Cluster()) as (secrets, _):
         await secrets.store(HUB)
         with pytest.raises(NameTakenError, match="of type opaque"):
@@ -343,7 +345,7 @@ async def test_the_clusters_words_about_a_secret_are_not_repeated(
 
 
 def test_a_request_is_printed_without_its_values() -> None:
-    login = RegistryLogin(server="ghcr.io", username="ann", password=CANARY)
+    login = RegistryLogin(server="registry.example.com", username="ann", password=CANARY)
     request = CreateSecret(
         name="hub", data={"token": CANARY}, binaryData={"b": CANARY}, registry=login
     )

@@ -19,7 +19,7 @@ TEMPLATE = {
     "envs": [{"name": "TOKEN", "secret": {"name": "hub", "key": "token"}}],
     "files": [{"path": "/etc/hub/token", "secret": {"name": "hub", "key": "token"}}],
 }
-LOGIN = {"server": "ghcr.io", "username": "ann", "password": CANARY}
+LOGIN = {"server": "registry.example.com", "username": "ann", "password": CANARY}
 VERBS = ("get", "list", "watch", "update", "deletecollection", "create", "patch", "delete")
 ALLOWED = ("create", "patch", "delete")
 
@@ -40,17 +40,17 @@ def test_a_tenants_secret_is_stored_mounted_listed_and_deleted(product: Product)
     caller, name = product.caller, secret_name_of("team", "hub")
     first = {"name": "hub", "tenant": "team", "data": {"token": "old", "gone": "x"}}
     second = {**first, "data": {"token": CANARY}}
-    login = {"name": "ghcr", "tenant": "team", "type": "registry", "registry": LOGIN}
+    login = {"name": "images", "tenant": "team", "type": "registry", "registry": LOGIN}
     answers = [caller.post("/secrets", body) for body in (first, second, login)]
     assert [each.status for each in answers] == [201, 200, 201]
     assert values(product, name) == {"token": CANARY}, "no key of before is left"
-    assert CANARY in values(product, secret_name_of("team", "ghcr"))[".dockerconfigjson"]
+    assert CANARY in values(product, secret_name_of("team", "images"))[".dockerconfigjson"]
 
     pool = {"operationID": "secret-pool", "name": "secret-pool", "replicas": 1, **SPEC}
     assert caller.post("/operator/stockpools", pool).status == 202
     caller.until("/operator/stockpools/secret-pool", lambda view: view["available"] == 1)
     unit = {"operationID": "guarded", "name": "guarded", "specName": "secret.1", "image": "a"}
-    more = {"tenant": "team", "template": TEMPLATE, "imagePullSecrets": ["ghcr"]}
+    more = {"tenant": "team", "template": TEMPLATE, "imagePullSecrets": ["images"]}
     assert caller.post("/gpu-units", {**unit, **more}).status == 201
     caller.until("/gpu-units/guarded", lambda view: view["phase"] == "Ready")
     [pod] = (
@@ -62,13 +62,13 @@ def test_a_tenants_secret_is_stored_mounted_listed_and_deleted(product: Product)
     reference = {"name": name, "key": "token"}
     assert container["env"][-1] == {"name": "TOKEN", "valueFrom": {"secretKeyRef": reference}}
     assert pod["volumes"][-1]["secret"]["secretName"] == name
-    assert {"name": secret_name_of("team", "ghcr")} in pod["imagePullSecrets"]
+    assert {"name": secret_name_of("team", "images")} in pod["imagePullSecrets"]
 
     listed = caller.get("/secrets?tenant=team")
-    assert [each["name"] for each in listed.data] == ["ghcr", "hub"]
+    assert [each["name"] for each in listed.data] == ["hub", "images"]
     assert caller.get("/secrets").data == []
     assert caller.delete("/secrets/hub").status == 404
-    for secret in ("hub", "ghcr"):
+    for secret in ("hub", "images"):
         assert caller.delete(f"/secrets/{secret}?tenant=team").status == 204
         assert values(product, secret_name_of("team", secret)) is None
     assert caller.get("/secrets?tenant=team").data == []

@@ -18,7 +18,7 @@ from tests.row_ids import in_words
 pytestmark = pytest.mark.looptime
 
 CANARY = "canary4711"
-LOGIN = {"server": "ghcr.io", "username": "ann", "password": CANARY}
+LOGIN = {"server": "registry.example.com", "username": "ann", "password": CANARY}
 TENANTS = {"root": None, "a": {"a"}, "b": {"b"}, "both": {"a", "b"}}
 PRINCIPALS = {
     hashlib.sha256(name.encode()).digest(): Principal(
@@ -67,11 +67,11 @@ async def test_a_secret_is_created_replaced_listed_and_deleted(api: Service) -> 
 
 
 async def test_a_registry_login_is_a_secret_of_its_own_type(api: Service) -> None:
-    login = {"name": "ghcr", "type": "registry", "registry": LOGIN}
+    login = {"name": "images", "type": "registry", "registry": LOGIN}
     stored = await call(api, "POST", "", login)
     assert (stored.status, stored.data["type"]) == (201, "registry")
     assert CANARY not in stored.bytes.decode()
-    taken = await store(api, "ghcr")
+    taken = await store(api, "images")
     assert (taken.status, taken.code) == (409, "name_taken")
 
 

@@ -124,12 +124,12 @@ def test_secrets_are_those_of_the_units_own_tenant(tenant: str) -> None:
         files=(SecretFile(path="/etc/tls/key", secret=of_secret("tls", "tls.key")),),
     )
     given = {labels.TENANT: tenant} if tenant else {}
-    found = pod(unit(given=given, template=template, imagePullSecrets=("ghcr",)))
+    found = pod(unit(given=given, template=template, imagePullSecrets=("images",)))
     (runtime,) = found["containers"]
     reference = {"name": secret_name_of(tenant, "hub"), "key": "token"}
     assert runtime["env"][-1] == {"name": "TOKEN", "valueFrom": {"secretKeyRef": reference}}
     assert found["volumes"][-1]["secret"]["secretName"] == secret_name_of(tenant, "tls")
-    assert found["imagePullSecrets"] == [{"name": secret_name_of(tenant, "ghcr")}]
+    assert found["imagePullSecrets"] == [{"name": secret_name_of(tenant, "images")}]
 
 
 def test_each_secret_with_files_is_one_volume_of_only_the_keys_that_are_named() -> None:
