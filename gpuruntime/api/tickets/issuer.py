@@ -81,8 +81,12 @@ class TicketIssuer:
         """Return the ticket's id for logs and the ticket. Raise RequestError."""
         address, ring = self._options.address, self._ring()
         if address is None or ring is None:
-            missing = "keys are in its file" if address else "URL is configured"
-            raise GatewayOffError(f"no gateway reaches units here: none of its {missing}")
+            why = (
+                "no keys are in its file, gateway.keyFile"
+                if address
+                else "gateway.publicURL is not set"
+            )
+            raise GatewayOffError(f"no gateway reaches units here: {why}")
         claims = self._claims(unit, request, caller)
         return claims.jti, self._view(claims, address, ring)
 
