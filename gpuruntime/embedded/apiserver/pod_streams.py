@@ -84,29 +84,43 @@ class NoStreams:
 NO_STREAMS: Final[PodStreams] = NoStreams()
 
 
-def upgrade_of(call: Call, pod: Document, streams: PodStreams) -> Upgrade:
-    """Return the WebSocket that the request asks for; raise StatusError for a faulty one."""
+def upgrade_of(
+    call: Call, pod: Document, streams: PodStreams, offered: tuple[str, ...]
+) -> Upgrade:
+    """Return the WebSocket that the request asks for; raise StatusError for a faulty one.
+
+    The protocol is judged before the query, which only that protocol gives its meaning: kubectl
+    names the ports of a forward after it has upgraded to SPDY.
+    """
+    demand_upgradable(call, pod)
+    protocol = PROTOCOLS[call.target.subresource]
+    if protocol not in offered:
+        raise upgrade_required(protocol)
+    if call.target.subresource == EXEC:
+        execution = _exec_request(call, pod)
+        return Upgrade(protocol, lambda socket: _execute(streams, execution, socket))
+    forward = _forward_request(call)
+    return Upgrade(protocol, lambda socket: _forward(streams, forward, socket))
+
+
+def demand_upgradable(call: Call, pod: Document) -> None:
+    """Raise StatusError if no WebSocket can open, whatever its protocol and its query."""
     if call.request.method not in ("GET", "POST"):
         raise method_not_allowed()
     if not pod["spec"].get("nodeName"):
         raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
-    if call.target.subresource == EXEC:
-        execution = _exec_request(call, pod)
-        return Upgrade(PROTOCOLS[EXEC], lambda socket: _execute(streams, execution, socket))
-    forward = _forward_request(call)
-    return Upgrade(PROTOCOLS[FORWARD], lambda socket: _forward(streams, forward, socket))
+
+
+def upgrade_required(protocol: str) -> StatusError:
+    return bad_request(
+        "Upgrade request required: the embedded cluster serves it over a WebSocket with "
+        f"{protocol}"
+    )
 
 
 def failed(message: str) -> StatusError:
     """Return the refusal of a kubelet, which comes after the WebSocket has been opened."""
     return StatusError(500, "InternalError", message)
-
-
-def upgrade_required(upgrade: Upgrade) -> StatusError:
-    return bad_request(
-        "Upgrade request required: the embedded cluster serves it over a WebSocket with "
-        f"{upgrade.protocol}"
-    )
 
 
 def _exec_request(call: Call, pod: Document) -> ExecRequest:

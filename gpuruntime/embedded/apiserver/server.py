@@ -26,6 +26,7 @@ from gpuruntime.embedded.apiserver.pod_streams import (
     PROTOCOLS,
     PodStreams,
     Upgrade,
+    demand_upgradable,
     upgrade_of,
     upgrade_required,
 )
@@ -161,8 +162,7 @@ class Server:
             call = self._call(request)
             if call is None or call.target.subresource not in PROTOCOLS:
                 return self.handle(request)
-            upgrade = upgrade_of(call, self._pod(call), self._streams)
-            return upgrade if upgrade.protocol in offered else upgrade_required(upgrade).response()
+            return upgrade_of(call, self._pod(call), self._streams, offered)
         except StatusError as refusal:
             return refusal.response()
 
@@ -199,7 +199,8 @@ class Server:
             case "log" if call.request.method == "GET":
                 return text(self._logs.read(self._log_request(call)))
             case "exec" | "portforward":
-                raise upgrade_required(upgrade_of(call, self._pod(call), self._streams))
+                demand_upgradable(call, self._pod(call))
+                raise upgrade_required(PROTOCOLS[call.target.subresource])
             case _:
                 return self._subresources.answer(call)
 

@@ -55,6 +55,11 @@ REFUSED = {
     "another protocol": (refusal("exec", RUN, offered=("v4.channel.k8s.io",)), 400, PROTOCOL),
     "no protocol": (refusal("exec", RUN, offered=()), 400, "Upgrade request required"),
     "a deletion": (refusal("exec", RUN, method="DELETE"), 405, "does not allow this method"),
+    "kubectl port-forward, which names its ports later": (
+        refusal("portforward", offered=("SPDY/3.1+portforward.k8s.io",)),
+        400,
+        "over a WebSocket with v4.channel.k8s.io",
+    ),
     "no port": (refusal("portforward"), 400, "missing: name one from 1 to 65535"),
     "two ports": (
         refusal("portforward", ("ports", "1"), ("ports", "2")),
@@ -75,11 +80,13 @@ def test_a_faulty_request_is_refused_in_words(
     assert (seen[0], words in seen[1]) == (status, True), seen
 
 
+@pytest.mark.parametrize("query", [(RUN, ("ports", "80")), ()], ids=["in full", "without query"])
 @pytest.mark.parametrize("subresource", ["exec", "portforward"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_request_without_an_upgrade_names_the_protocol(method: str, subresource: str) -> None:
+def test_a_request_without_an_upgrade_names_the_protocol(
+    method: str, subresource: str, query: tuple[tuple[str, str], ...]
+) -> None:
     """kubectl falls back to POST, and prints this."""
-    query = (RUN, ("ports", "80"))
     request = Request(method=method, path=f"{PODS}/p/{subresource}", query=query)
     answer = server_with_a_pod().handle(request)
     assert answer.status == 400
