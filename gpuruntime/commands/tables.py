@@ -211,7 +211,8 @@ COLUMNS: Final[Mapping[type, Columns]] = {
 
 def _envelope(view: Any) -> str:
     product = f" ({view.gpuProduct})" if view.gpuProduct else ""
-    return f"cpu {view.cpu}, memory {view.memory}, gpu {view.gpu}{product}"
+    cpu = f"cpu {view.cpu}, " if view.cpu else ""
+    return f"{cpu}memory {view.memory}, gpu {view.gpu}{product}"
 
 
 def _environment(view: Any) -> list[str]:

@@ -159,6 +159,11 @@ def test_details_name_the_first_port_if_none_is_primary_and_omit_what_was_not_as
     assert "Tickets" not in text
 
 
+def test_an_envelope_without_cpu_names_none() -> None:
+    text = tables.details(attrs.evolve(POOL, cpu="", memory="1Gi", gpu=1), NOW)
+    assert re.search(r"^Envelope: +memory 1Gi, gpu 1$", text, re.MULTILINE)
+
+
 def test_details_are_printable_line_by_line() -> None:
     hostile = attrs.evolve(FULL_UNIT, image="a\x1b[2J\nb", tenant="\u202e")
     template = attrs.evolve(FULL_UNIT.template, envs=(EnvVar(name="A", value="1\x1b\n2"),))
