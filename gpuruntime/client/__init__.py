@@ -10,6 +10,7 @@ from gpuruntime.client.errors import (
     Certainty,
     ClientError,
     ConflictError,
+    CutOffError,
     DeadlineError,
     FailedError,
     GatewayError,
@@ -19,6 +20,8 @@ from gpuruntime.client.errors import (
     NotYetError,
     PreconditionError,
     ProblemError,
+    UnitRefusedError,
+    UnreachableGatewayError,
     UnreachableServerError,
     UnreadableAnswerError,
     UntrustedServerError,
@@ -27,6 +30,7 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.messages import Page, Reply
 from gpuruntime.client.options import Options
+from gpuruntime.client.processes import Output, Process, TerminalSize
 from gpuruntime.client.storages import FileEntry, Files
 from gpuruntime.client.units import LogFilter, UnitFilter
 from gpuruntime.errors import ConfigurationError
@@ -124,6 +128,7 @@ __all__ = [
     "ConditionType",
     "ConfigurationError",
     "ConflictError",
+    "CutOffError",
     "DeadLetterView",
     "DeadlineError",
     "EnvVar",
@@ -163,6 +168,7 @@ __all__ = [
     "NotFoundError",
     "NotYetError",
     "Options",
+    "Output",
     "Page",
     "PoolChange",
     "PoolPhase",
@@ -173,6 +179,7 @@ __all__ = [
     "Prepare",
     "PrepareStatus",
     "ProblemError",
+    "Process",
     "QuotaView",
     "Readiness",
     "Refill",
@@ -195,13 +202,16 @@ __all__ = [
     "StoragePhase",
     "StorageView",
     "Template",
+    "TerminalSize",
     "TicketUnit",
     "TicketView",
     "Timeline",
     "UnitChange",
     "UnitFilter",
     "UnitPhase",
+    "UnitRefusedError",
     "UnitView",
+    "UnreachableGatewayError",
     "UnreachableServerError",
     "UnreadableAnswerError",
     "UntrustedServerError",

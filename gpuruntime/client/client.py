@@ -16,6 +16,7 @@ from typing import Final
 
 from gpuruntime.client.messages import Page, Reply, path_of
 from gpuruntime.client.options import Options
+from gpuruntime.client.reach import Reach
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.secrets import Secrets
 from gpuruntime.client.serverless import DeadLetters, Functions, Invocations
@@ -41,6 +42,11 @@ class Client:
         self.invocations = Invocations(calls)
         self.dead_letters = DeadLetters(calls)
         self._calls = calls
+        reach = Reach(self.units, transport)
+        self.exec = reach.exec
+        self.forward = reach.forward
+        self.ssh = reach.ssh
+        self.ssh_ticket = reach.ssh_ticket
 
     async def health(self) -> Reply[HealthView]:
         """Return the API's health and version; every caller gets it, even without the cluster."""

@@ -52,6 +52,22 @@ class GatewayError(ClientError):
     certainty = Certainty.UNKNOWN
 
 
+class UnreachableGatewayError(ClientError):
+    """No connection to the gateway came about, so nothing was sent."""
+
+    certainty = Certainty.NOTHING_DONE
+
+
+class UnitRefusedError(ClientError):
+    """The unit could not run the program, or nothing listens on its port."""
+
+
+class CutOffError(ClientError):
+    """The connection to a program or a port ended first; the program may run on."""
+
+    certainty = Certainty.UNKNOWN
+
+
 class ProblemError(ClientError):
     """The API refused the request: branch on `code`; `details` name each field at fault."""
 
@@ -87,7 +103,7 @@ class NotFoundError(ProblemError):
 
 
 class ConflictError(ProblemError):
-    """The request conflicts with the present state of the object (409)."""
+    """The request conflicts with the present state of the object (409, a suspended unit)."""
 
 
 class PreconditionError(ProblemError):
@@ -139,5 +155,9 @@ _BY_STATUS: dict[int, type[ProblemError]] = {
 }
 
 
-def problem_class(status: int) -> type[ProblemError]:
-    return _BY_STATUS.get(status, ProblemError)
+# Nothing wakes this unit, so that the same request would get the same answer.
+_UNIT_SUSPENDED = "unit_suspended"
+
+
+def problem_class(status: int, code: str = "") -> type[ProblemError]:
+    return ConflictError if code == _UNIT_SUSPENDED else _BY_STATUS.get(status, ProblemError)

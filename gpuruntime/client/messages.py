@@ -148,7 +148,7 @@ def problem_of(answer: Answer) -> ProblemError | GatewayError | UnreadableAnswer
         except MalformedObjectError:
             pass
         else:
-            return problem_class(answer.status)(
+            return problem_class(answer.status, error.code)(
                 error.message,
                 status=answer.status,
                 code=error.code,

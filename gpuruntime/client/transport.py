@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from itertools import count
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -17,13 +18,16 @@ from gpuruntime.client.credentials import authorization_of, tls_of
 from gpuruntime.client.errors import (
     ClientError,
     LostAnswerError,
+    UnreachableGatewayError,
     UnreachableServerError,
     UnreadableAnswerError,
     UntrustedServerError,
 )
+from gpuruntime.client.loopback import LoopbackResolver
 from gpuruntime.client.messages import JSON, Answer, Request, problem_of
 from gpuruntime.client.options import Options
-from gpuruntime.client.retries import may_repeat, pause_seconds
+from gpuruntime.client.retries import Repeat, may_repeat, pause_seconds
+from gpuruntime.client.web_socket import LARGEST_MESSAGE, Connection, WebSocket, closing
 from gpuruntime.errors import ConfigurationError
 
 ResultT = TypeVar("ResultT")
@@ -55,6 +59,18 @@ class SendOnce:
             raise aiohttp.ServerDisconnectedError
         self._is_sent = True
         return await handler(request)
+
+
+async def raise_refusal(
+    request: aiohttp.ClientRequest,
+    handler: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
+) -> aiohttp.ClientResponse:
+    """Raise the gateway's own words if it opens no WebSocket: aiohttp drops such answers."""
+    response = await handler(request)
+    if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return response
+    async with response:
+        raise problem_of(await _read_whole(response, _MOST_PROBLEM_BYTES))
 
 
 @attrs.frozen(slots=True)
@@ -97,7 +113,7 @@ class Transport:
                 asyncio.timeout(timeout),
                 self._response_to(request, request.body) as response,
             ):
-                return await self._read_whole(response)
+                return await _read_whole(response, self._options.most_bytes)
 
         return await self._with_retries(request, lambda: self._unless_retryable(once))
 
@@ -137,7 +153,51 @@ class Transport:
                 request, headers={**request.headers, hdrs.EXPECT: "100-continue"}
             )
             async with self._response_to(expecting, asked_for()) as response:
-                return await self._read_whole(response)
+                return await _read_whole(response, self._options.most_bytes)
+
+    @asynccontextmanager
+    async def web_socket(
+        self, url: str, token: str, *, protocol: str = ""
+    ) -> AsyncIterator[WebSocket]:
+        """Yield a WebSocket of the gateway; raise ClientError if it opens none."""
+        server = str(URL(url).origin())
+        timeout = self._options.timeout_seconds
+
+        async def once() -> Connection:
+            async with self._translated(timeout, server), asyncio.timeout(timeout):
+                return await self._upgraded(url, token, protocol)
+
+        request = Request(method="GET", path=url, repeat=Repeat.UNDONE)
+        try:
+            connection = await self._with_retries(request, once)
+        except UnreachableServerError as error:
+            raise UnreachableGatewayError(f"the gateway at {error}") from error
+        async with closing(connection):
+            if protocol and connection.protocol != protocol:
+                raise UnreadableAnswerError(
+                    f"{server} does not speak {protocol}: is it a gateway?"
+                )
+            yield WebSocket(connection, server)
+
+    async def _upgraded(self, url: str, token: str, protocol: str) -> Connection:
+        try:
+            connection = await self._session.ws_connect(
+                URL(url, encoded=True),
+                protocols=(protocol,) if protocol else (),
+                headers={
+                    hdrs.AUTHORIZATION: f"Bearer {token}",
+                    hdrs.USER_AGENT: "gpuruntime-client",
+                },
+                autoclose=False,
+                autoping=False,
+                max_msg_size=LARGEST_MESSAGE,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise UnreadableAnswerError(
+                f"{URL(url).origin()} opens no WebSocket: {error.message}"
+            ) from error
+        assert isinstance(connection, Connection)  # the class that the session makes
+        return connection
 
     async def _with_retries(
         self, request: Request, attempt: Callable[[], Awaitable[ResultT]]
@@ -173,7 +233,7 @@ class Transport:
             if 200 <= response.status < 300:
                 return response
             async with response:
-                answer = await self._read_whole(response, _MOST_PROBLEM_BYTES)
+                answer = await _read_whole(response, _MOST_PROBLEM_BYTES)
         raise problem_of(answer)
 
     @asynccontextmanager
@@ -205,22 +265,9 @@ class Transport:
             middlewares=(SendOnce(),),
         )
 
-    async def _read_whole(self, response: aiohttp.ClientResponse, most: int = 0) -> Answer:
-        most = most or self._options.most_bytes
-        if response.headers.get(hdrs.CONTENT_ENCODING, _AS_IT_IS).lower() != _AS_IT_IS:
-            raise UnreadableAnswerError(
-                "the server's answer is compressed, although that was excluded"
-            )
-        body = bytearray()
-        async for piece in response.content.iter_chunked(_PIECE_BYTES):
-            body += piece
-            if len(body) > most:
-                raise UnreadableAnswerError(f"the server's answer is larger than {most} bytes")
-        return Answer(status=response.status, headers=_headers(response), body=bytes(body))
-
     @asynccontextmanager
-    async def _translated(self, timeout_seconds: float) -> AsyncIterator[None]:
-        server = self._options.server
+    async def _translated(self, timeout_seconds: float, server: str = "") -> AsyncIterator[None]:
+        server = server or self._options.server
         try:
             yield
         except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
@@ -242,14 +289,35 @@ async def connected(
     options: Options, *, rng: random.Random | None = None
 ) -> AsyncIterator[Transport]:
     """Yield a transport without connecting; raise ConfigurationError if the options are wrong."""
-    connector = aiohttp.TCPConnector(ssl=tls_of(options), keepalive_timeout=_KEEP_SECONDS)
+    resolver = LoopbackResolver()
+    connector = aiohttp.TCPConnector(
+        ssl=tls_of(options), limit=0, keepalive_timeout=_KEEP_SECONDS, resolver=resolver
+    )
+    # Requests name their own middlewares and timeouts; those of the session are of WebSockets.
     async with aiohttp.ClientSession(
         connector=connector,
+        middlewares=(raise_refusal,),
+        timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_seconds),
+        ws_response_class=Connection,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         read_bufsize=_PIECE_BYTES,
     ) as session:
         yield Transport(session, options, rng=rng or random.Random())  # noqa: S311 - spreads load
+    await resolver.close()
+
+
+async def _read_whole(response: aiohttp.ClientResponse, most: int) -> Answer:
+    if response.headers.get(hdrs.CONTENT_ENCODING, _AS_IT_IS).lower() != _AS_IT_IS:
+        raise UnreadableAnswerError(
+            "the server's answer is compressed, although that was excluded"
+        )
+    body = bytearray()
+    async for piece in response.content.iter_chunked(_PIECE_BYTES):
+        body += piece
+        if len(body) > most:
+            raise UnreadableAnswerError(f"the server's answer is larger than {most} bytes")
+    return Answer(status=response.status, headers=_headers(response), body=bytes(body))
 
 
 def root_of(server: str) -> str:

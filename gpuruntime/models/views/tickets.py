@@ -30,7 +30,8 @@ class SshAddress:
 class TicketView:
     """A ticket with the gateway's address for each of its uses; others are empty.
 
-    `url` and `terminalURL` are for a browser: they enter once, within a minute.
+    `url` and `terminalURL` are for a browser: they enter once, within a minute. `commands` are
+    lines for a shell; the one for `curl` takes the ticket from the variable TICKET.
     """
 
     ticket: str = attrs.field(repr=False)
@@ -42,3 +43,5 @@ class TicketView:
     execURL: str
     forwardURL: str
     ssh: SshAddress | None
+    sshURL: str = ""
+    commands: dict[str, str] = attrs.field(factory=dict)
