@@ -19,6 +19,12 @@ EXIT_CODES: Final = """exit codes:
   3  no server answered
   4  the time to wait is over; it may still come
 """
+PROGRAM_EXIT_CODES: Final = """exit codes:
+  125  the program was not run
+  255  the connection was cut off; the program may run on
+  any other is that of the program
+"""
+NOT_RUN: Final = 125
 
 
 @attrs.frozen(slots=True)
@@ -34,7 +40,7 @@ class Verb:
     """A verb under its nouns, such as `units list`; `is_listed` says that `-o` sets its form.
 
     Arguments in a tuple of their own exclude each other. After two dashes follows a container's
-    command, if the verb takes one.
+    command, if the verb takes one. The verb ends with that command's exit code if it `runs_it`.
     """
 
     action: str
@@ -42,6 +48,7 @@ class Verb:
     arguments: tuple[Argument | tuple[Argument, ...], ...] = ()
     is_listed: bool = attrs.field(default=True, kw_only=True)
     takes_command: bool = attrs.field(default=False, kw_only=True)
+    runs_it: bool = attrs.field(default=False, kw_only=True)
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,6 +65,10 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(words[:at], namespace)
         found.words = words[at + 1 :]
         return found, unknown
+
+    def exit(self, status: int = 0, message: str | None = None) -> Any:
+        """Exit. A verb that ends with a program's exit code has its own for wrong usage."""
+        super().exit(status and (self.get_default("own_code") or status), message)
 
 
 def arg(*names: str, **options: Any) -> Argument:
@@ -146,11 +157,25 @@ CONTAINER: Final = (
     ),
     arg("--wake", choices=("on", "off"), help="whether a request may resume the suspended unit"),
 )
+TICKET: Final = (
+    NAME,
+    arg(
+        "--use",
+        action="append",
+        choices=("http", "exec", "forward", "ssh"),
+        required=True,
+        help="repeatable",
+    ),
+    arg("--port", default="", help="its name or number; needed for http"),
+    arg("--seconds", type=_count, help="how long it counts; 900 by default"),
+    arg("--label", default="", help="for the log of the API"),
+)
 
 # fmt: off
 NOUNS: Final = {
     "units": "units: claimed from stock, running an image",
     "units tickets": "tickets, with which their bearers reach a unit through the gateway",
+    "tickets": "tickets of units, as below `units`",
     "stock": "stock: units that wait to be claimed",
     "pools": "stock pools: how much stock there should be",
     "storages": "storages: volumes that outlive units",
@@ -186,13 +211,24 @@ VERBS: Final = (
         arg("-c", "--container", default="")),
         is_listed=False),
     Verb("units events", "events of a unit, newest first", (NAME,)),
-    Verb("units tickets create", "print a new ticket for a unit", (
-        NAME, arg("--use", action="append", choices=("http", "exec", "forward", "ssh"),
-                  required=True, help="repeatable"),
-        arg("--port", default="", help="its name or number; needed for http"),
-        arg("--seconds", type=_count, help="how long it counts; 900 by default"),
-        arg("--label", default="", help="for the log of the API"))),
+    Verb("units open", "print the URL of a port, and open it in a browser", (
+        NAME, arg("port", nargs="?", metavar="PORT", default="",
+                  help="its name or number; by default the only declared TCP port"),
+        arg("--print", action="store_true", help="only print it")), is_listed=False),
+    Verb("units exec", "run a program in a unit's container", (
+        NAME, arg("-i", "--input", action="store_true", help="pass stdin on"),
+        arg("-t", "--tty", action="store_true", help="give the program a terminal")),
+        is_listed=False, takes_command=True, runs_it=True),
+    Verb("units shell", "run a login shell in a unit's container", (NAME,),
+        is_listed=False, runs_it=True),
+    Verb("units forward", "forward local ports to ports of a unit, until Ctrl-C", (
+        NAME, arg("ports", nargs="+", metavar="[LOCAL:]PORT",
+                  help="an empty LOCAL takes any free port")), is_listed=False),
+    Verb("units wake", "resume a suspended unit whose access.wake is on", (NAME, *WAIT)),
+    Verb("units tickets create", "print a new ticket for a unit", TICKET),
     Verb("units tickets revoke", "end all tickets of a unit", (NAME,)),
+    Verb("tickets create", "print a new ticket for a unit", TICKET),
+    Verb("tickets revoke", "end all tickets of a unit", (NAME,)),
 
     Verb("stock list", "list stock units by name", (
         OF_SPEC, _any_case("--phase", "Progressing", "Ready", "Failed"), WATCH)),
@@ -303,7 +339,8 @@ def register(commands: Any, run: Run) -> None:
             name, aliases=aliases, help=verb.text, description=description
         )
         _add_arguments(parser, verb)
-        parser.set_defaults(command=run, action=verb.action, output=OUTPUTS[0])
+        own_code = NOT_RUN if verb.runs_it else 0
+        parser.set_defaults(command=run, action=verb.action, output=OUTPUTS[0], own_code=own_code)
         if verb.takes_command:
             usage = parser.format_usage().removeprefix("usage: ").rstrip()
             parser.usage = f"{usage} [-- COMMAND ...]"
@@ -316,7 +353,7 @@ def _other_number(noun: str) -> str:
 
 def _add_arguments(parser: argparse.ArgumentParser, verb: Verb) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXIT_CODES
+    parser.epilog = PROGRAM_EXIT_CODES if verb.runs_it else EXIT_CODES
     where = parser.add_argument_group("the API")
     where.add_argument("--server", metavar="URL", help="or GPURUNTIME_SERVER")
     where.add_argument("--token-file", metavar="FILE", help="or GPURUNTIME_TOKEN_FILE")

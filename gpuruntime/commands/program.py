@@ -12,17 +12,28 @@ from gpuruntime.client.client import connect
 from gpuruntime.client.errors import (
     AccessDeniedError,
     ClientError,
+    CutOffError,
     DeadlineError,
     GatewayError,
     LostAnswerError,
     NotYetError,
     ProblemError,
+    UnreachableGatewayError,
     UnreachableServerError,
     UntrustedServerError,
     UnusableInputError,
 )
 from gpuruntime.client.options import DEFAULT_SERVER, Options
-from gpuruntime.commands import files, secrets, serverless, status, stock, storages, units
+from gpuruntime.commands import (
+    files,
+    reach,
+    secrets,
+    serverless,
+    status,
+    stock,
+    storages,
+    units,
+)
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
 from gpuruntime.commands.terminal import Terminal, standard
@@ -43,7 +54,14 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "units logs": units.logs,
     "units events": units.events,
     "units tickets create": units.create_ticket,
+    "units open": reach.open_port,
+    "units exec": reach.execute,
+    "units shell": reach.shell,
+    "units forward": reach.forward,
+    "units wake": reach.wake,
     "units tickets revoke": units.revoke_tickets,
+    "tickets create": units.create_ticket,
+    "tickets revoke": units.revoke_tickets,
     "stock list": units.list_stock,
     "stock get": units.get_stock,
     "stock seed": stock.seed,
@@ -90,7 +108,9 @@ _FLAVOURS: Final = ("GET /api/v1/flavours", "`gpuruntime flavours`")
 _NO_ANSWER: Final = (
     UnreachableServerError,
     UntrustedServerError,
+    UnreachableGatewayError,
     LostAnswerError,
+    CutOffError,
     GatewayError,
     DeadlineError,
 )
@@ -119,7 +139,7 @@ async def perform(
     except (ClientError, ConfigurationError) as error:
         told = "; ".join((words_of(error), *getattr(error, "__notes__", ())))
         terminal.report(f"gpuruntime {options.action}: {told}")
-        return code_of(error)
+        return options.own_code or code_of(error)
     finally:
         terminal.done_showing()
 

@@ -73,6 +73,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
         "EXEC": "execURL",
         "FORWARD": "forwardURL",
         "SSH": lambda view: view.ssh.command if view.ssh else "",
+        "COMMANDS": lambda view: "; ".join(view.commands.values()),
     },
     PoolView: {
         "NAME": "name",

@@ -66,9 +66,14 @@ class Terminal:
         err: TextIO,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         has_colours: bool = False,
+        streams: tuple[int, int, int] = (0, 1, 2),
     ) -> None:
-        """Create a terminal; with `has_colours`, tables are coloured if stdout is a screen."""
+        """Create a terminal; with `has_colours`, tables are coloured if stdout is a screen.
+
+        `streams` are the files that a program elsewhere is attached to.
+        """
         self.now = now
+        self.streams = streams
         self._has_colours = has_colours and out.isatty()
         self._out = out
         self._err = err
@@ -117,6 +122,11 @@ class Terminal:
         self._err.write(f"{_ERASE}{line(whole)[:width]}")
         self._err.flush()
         self._is_showing = True
+
+    def show_only(self, text: str) -> None:
+        """Show passing news in place, on a terminal alone."""
+        if self._err.isatty():
+            self.show("", whole=text)
 
     def done_showing(self) -> None:
         if self._is_showing:

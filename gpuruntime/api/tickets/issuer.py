@@ -131,6 +131,8 @@ class TicketIssuer:
             execURL=address.of_program(name, "exec", {}) if Use.EXEC in uses else "",
             forwardURL=address.of_program(name, "forward", query) if Use.FORWARD in uses else "",
             ssh=self._ssh(name) if Use.SSH in uses else None,
+            sshURL=address.of_program(name, "ssh", {}) if Use.SSH in uses else "",
+            commands=commands_of(claims, address),
         )
 
     def _entrance(self, origin: str, claims: Claims, use: Use, ring: KeyRing) -> str:
@@ -154,6 +156,22 @@ class TicketIssuer:
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
+
+
+def commands_of(claims: Claims, address: GatewayAddress) -> dict[str, str]:
+    """Return a line for a shell for each way that the ticket opens; none contains the ticket."""
+    unit, port = claims.unit, claims.port
+    found: dict[str, str] = {}
+    if Use.HTTP in claims.use and port:
+        origin = address.of_port(slug_of(unit, claims.uid), port)
+        found["open"] = f"gpuruntime units open {unit} {port}"
+        found["curl"] = f'curl -H "Authorization: Bearer $TICKET" {origin}/'
+    if Use.EXEC in claims.use:
+        found["exec"] = f"gpuruntime units exec {unit} -- uname -a"
+        found["shell"] = f"gpuruntime units shell {unit}"
+    if Use.FORWARD in claims.use:
+        found["forward"] = f"gpuruntime units forward {unit} {port or 'PORT'}"
+    return found
 
 
 def port_of(unit: GPUUnit, request: CreateTicket, *, has_exec: bool) -> int | None:

@@ -34,12 +34,21 @@ def now() -> datetime:
 
 
 async def run_command(
-    words: str, server: str, *, is_screen: bool = False, stream: io.StringIO | None = None
+    words: str,
+    server: str,
+    *,
+    is_screen: bool = False,
+    stream: io.StringIO | None = None,
+    streams: tuple[int, int, int] = (0, 1, 2),
 ) -> Output:
-    """Run a command; `words` follow the program's name, and `stream` takes both outputs."""
+    """Run a command; `words` follow the program's name, and `stream` takes both outputs.
+
+    `streams` are the files of a program that runs in a unit.
+    """
     kind = Screen if is_screen else io.StringIO
     out, err = stream or kind(), stream or kind()
     options = parser().parse_args(shlex.split(words))
     settings = client_settings.load(vars(options), environment={"GPURUNTIME_SERVER": server})
-    code = await perform(options, settings, Terminal(out=out, err=err, now=now))
+    terminal = Terminal(out=out, err=err, now=now, streams=streams)
+    code = await perform(options, settings, terminal)
     return Output(code, out.getvalue(), err.getvalue())

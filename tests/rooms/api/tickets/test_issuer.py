@@ -15,6 +15,7 @@ from gpuruntime.api.tickets.issuer import (
     TicketIssuer,
     parse_create_ticket,
 )
+from gpuruntime.cli import parser
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.templates import Port, Template
 from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec
@@ -120,11 +121,50 @@ def test_each_use_has_its_address_and_no_other() -> None:
     assert view.terminalURL.startswith(
         f"https://terminal--{SLUG}.units.example.com/.gpuruntime/enter?ticket="
     )
-    assert view.ssh == ssh
+    assert (view.ssh, view.sshURL) == (ssh, f"{gateway}/ssh")
     view = issue("http", "forward", port=8080)
     assert view.url.startswith(f"https://8080--{SLUG}.units.example.com/.gpuruntime/enter?")
     assert view.forwardURL == f"{gateway}/forward?port=8080"
-    assert (view.terminalURL, view.execURL, view.ssh) == ("", "", None)
+    assert (view.terminalURL, view.execURL, view.ssh, view.sshURL) == ("", "", None, "")
+
+
+COMMANDS: Final[dict[str, tuple[str, dict[str, Any], dict[str, str]]]] = {
+    "http": (
+        "http",
+        {"port": "http"},
+        {
+            "open": "gpuruntime units open demo 8080",
+            "curl": 'curl -H "Authorization: Bearer $TICKET" '
+            f"https://8080--{SLUG}.units.example.com/",
+        },
+    ),
+    "exec": (
+        "exec",
+        {},
+        {
+            "exec": "gpuruntime units exec demo -- uname -a",
+            "shell": "gpuruntime units shell demo",
+        },
+    ),
+    "forward": ("forward", {}, {"forward": "gpuruntime units forward demo PORT"}),
+    "forward of one port": (
+        "forward",
+        {"port": 9090},
+        {"forward": "gpuruntime units forward demo 9090"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("use", "more", "commands"), COMMANDS.values(), ids=COMMANDS)
+def test_a_ticket_has_the_lines_that_its_uses_allow_without_itself(
+    use: str, more: dict[str, Any], commands: dict[str, str]
+) -> None:
+    view = issue(use, **more)
+    assert view.commands == commands
+    for line in view.commands.values():
+        assert view.ticket not in line
+        if line.startswith("gpuruntime "):
+            parser().parse_args(line.split()[1:])
 
 
 def test_the_url_of_a_port_named_terminal_is_not_that_of_the_terminals_page() -> None:
