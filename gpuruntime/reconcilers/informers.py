@@ -38,6 +38,7 @@ from gpuruntime.models.kubernetes.volumes import (
 )
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.operations.lookup import caches
+from gpuruntime.reconcilers.activity.reader import ActivityOptions
 from gpuruntime.reconcilers.caches import (
     HOLDER,
     SOURCE_POOL,
@@ -70,6 +71,8 @@ class ReconcilerContext:
     meter: Meter
     # Mints broker users for workers. Without it, all workers share the configured login.
     mint: Mint | None = None
+    # How the gateway's replicas are read; None without a gateway.
+    activity: ActivityOptions | None = None
 
 
 class Informers:

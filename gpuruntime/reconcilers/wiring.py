@@ -22,6 +22,7 @@ from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import Caches as ReadCaches
 from gpuruntime.operations.operations import stock_claims_of, tombstones_of
 from gpuruntime.operations.options import Namespaces, Options
+from gpuruntime.reconcilers.activity.reader import ActivityReader
 from gpuruntime.reconcilers.children.keeper import ChildKeeper, LiveT
 from gpuruntime.reconcilers.events import COMPONENT
 from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
@@ -100,6 +101,7 @@ class Reconcilers:
         self._auditor = Auditor(
             self._caches.snapshot, is_current=self._is_current, meter=context.meter
         )
+        self.activity = self._activity_reader()
         self._controllers = self._make_controllers()
 
     @property
@@ -133,6 +135,8 @@ class Reconcilers:
             tasks.create_task(self._sweeper.run(), name="sweeper")
             tasks.create_task(self._auditor.run(), name="audit")
             tasks.create_task(self.recorder.run(), name="events")
+            if self.activity is not None:
+                tasks.create_task(self.activity.run(), name="activity")
 
     def _is_current(self) -> bool:
         return all(informer.error is None for informer in self.informers.all())
@@ -182,6 +186,17 @@ class Reconcilers:
             ),
             now=context.now,
             rng=context.rng,
+            meter=context.meter,
+        )
+
+    def _activity_reader(self) -> ActivityReader | None:
+        context, units = self._context, self.informers.units.store
+        if context.activity is None:
+            return None
+        return ActivityReader(
+            client=context.client,
+            options=context.activity,
+            living=lambda: {unit.metadata.uid for unit in units.values()},
             meter=context.meter,
         )
 

@@ -15,7 +15,7 @@ from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster_role import ClusterContext, cluster_role
 from gpuruntime.roles.election import Election
 from gpuruntime.roles.mirrors import waits_for
-from gpuruntime.roles.options import mint_of, unit_options_of
+from gpuruntime.roles.options import activity_options_of, mint_of, unit_options_of
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.role import RoleRunner, gauge_queue_ages
 from gpuruntime.settings.schema import Settings
@@ -95,6 +95,7 @@ class ManagerParts:
                 rng=process.rng,
                 meter=context.registry,
                 mint=mint_of(settings, now=process.now),
+                activity=activity_options_of(settings, process.fetching),
             )
         )
 
@@ -112,6 +113,11 @@ class ManagerParts:
         registry.gauge_from("units", if_leading(object_metrics.units))
         registry.gauge_from("storages", if_leading(object_metrics.storages))
         registry.gauge_from("pools", if_leading(object_metrics.pools))
+        activity = self.reconcilers.activity
+        if activity is not None:
+            registry.gauge_from(
+                "activity_known_seconds", if_leading(lambda: {(): activity.known_seconds})
+            )
 
 
 @asynccontextmanager

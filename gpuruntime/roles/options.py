@@ -17,6 +17,7 @@ from gpuruntime.api.tickets.issuer import GatewayOptions
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
 from gpuruntime.operations.options import Namespaces, Options
+from gpuruntime.reconcilers.activity.reader import ActivityOptions, Fetching
 from gpuruntime.reconcilers.options import (
     HelperOptions,
     NatsPeer,
@@ -100,6 +101,17 @@ def unit_options_of(settings: Settings) -> UnitOptions:
             allows_all=settings.network.allowAllEgress,
             nats=_nats_peer(settings),
         ),
+    )
+
+
+def activity_options_of(settings: Settings, fetching: Fetching) -> ActivityOptions | None:
+    """Return how the gateway's replicas are read, or None without a gateway."""
+    if settings.gateway.address is None:
+        return None
+    return ActivityOptions(
+        namespace=settings.namespaces.system,
+        every_seconds=settings.activity.every,
+        fetching=fetching,
     )
 
 

@@ -19,6 +19,7 @@ from gpuruntime.api.http.server import ServerRunner
 from gpuruntime.bus.connection import Connection, Opener
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.session import open_session
+from gpuruntime.reconcilers.activity.reader import Fetching, fetching_over_http
 from gpuruntime.roles.broker_options import connection_options_of, stream_options_of
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster_connection import wall_clock
@@ -69,6 +70,7 @@ class Process:
     serving: Serving = over_http
     map_address: AddressMapping = same_address
     opener: Opener = open_session
+    fetching: Fetching = fetching_over_http
 
 
 def queue_of(nats: NatsSettings, process: Process, registry: Registry) -> BrokerLink:

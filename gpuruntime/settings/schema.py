@@ -267,6 +267,16 @@ class FileSettings:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ActivitySettings:
+    """How often the leader asks the gateway's replicas how long ago units were active."""
+
+    every: Seconds = Seconds(30.0)
+
+    def __attrs_post_init__(self) -> None:
+        refuse(("every", self.every < 1, "must be at least 1s"))
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Settings:
     listen: Address = Address("127.0.0.1", 8080)
     operations: OperationsSettings = OperationsSettings()
@@ -292,6 +302,7 @@ class Settings:
     helpers: HelperSettings = HelperSettings()
     files: FileSettings = FileSettings()
     gateway: GatewaySettings = GatewaySettings()
+    activity: ActivitySettings = ActivitySettings()
 
     def __attrs_post_init__(self) -> None:
         if self.operationRetention < SHORTEST_RETENTION_SECONDS:

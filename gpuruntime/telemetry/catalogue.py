@@ -219,6 +219,13 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     Metric(GAUGE, "audit_breaches", MANAGER,
            (Label("rule", RULES, bound="the invariants of the audit"),),
            "Breaches of each invariant that the leading manager finds; above 0 is a fault."),
+    Metric(COUNTER, "activity_readings_total", MANAGER,
+           (Label("outcome", ("read", "unreachable", "malformed", "not_listed")),),
+           "Readings of the gateway's replicas by outcome; any other than `read` makes all units"
+           " count as active."),
+    Metric(GAUGE, "activity_known_seconds", MANAGER, (),
+           "For how long the leader has read every replica of the gateway; it knows of no"
+           " longer idle time.", is_reported_from_start=False),
     # Requests of callers.
     Metric(HISTOGRAM, "http_request_seconds", API,
            (METHOD, ROUTE, Label("code", bound="HTTP codes")),

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from tests.proofs.simulation.mutations.activity import ACTIVITY
 from tests.proofs.simulation.mutations.core import CORE
 from tests.proofs.simulation.mutations.functions import FUNCTIONS
 from tests.proofs.simulation.mutations.secrets import SECRETS
 from tests.proofs.simulation.mutations.serverless import SERVERLESS
 from tests.proofs.simulation.mutations.storages import STORAGES
 
-MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS, *SECRETS)
+MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS, *SECRETS, *ACTIVITY)

@@ -1,0 +1,1 @@
+"""The activity of units, as the leader reads it from the gateway's replicas."""
