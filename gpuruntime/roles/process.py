@@ -26,8 +26,9 @@ from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.options import connection_limits_of
 from gpuruntime.roles.role import RoleContext, role_context
 from gpuruntime.serverless.broker import BrokerLink
-from gpuruntime.settings.schema import Address, Settings
+from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.serverless import NatsSettings
+from gpuruntime.settings.values import Address
 from gpuruntime.telemetry.listener import listen
 from gpuruntime.telemetry.metrics import Registry
 

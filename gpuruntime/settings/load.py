@@ -10,7 +10,8 @@ from functools import partial
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kubernetes.names import is_dns_label, is_dns_subdomain
 from gpuruntime.settings.checks import is_amount, is_device, is_ip
-from gpuruntime.settings.schema import Address, Amount, Label, ResourceName, Settings, Subdomain
+from gpuruntime.settings.schema import Settings
+from gpuruntime.settings.values import Address, Amount, Label, ResourceName, Subdomain
 from gpuruntime.strict.durations import Seconds, parse_duration
 from gpuruntime.strict.structure import StrictError, StrictReader
 from gpuruntime.strict.yaml_documents import read_mapping

@@ -1,14 +1,11 @@
 """The configuration of every role: its keys, their defaults, and the checks of each section."""
 
-import ipaddress
 from enum import StrEnum
-from typing import NewType
 
 import attrs
 
 from gpuruntime.models.kinds.claim_timing import SHORTEST_RETENTION_SECONDS
 from gpuruntime.models.kubernetes.names import is_dns_subdomain
-from gpuruntime.models.kubernetes.quantities import parse_quantity
 from gpuruntime.settings.access import AuthSettings, ConnectionSettings, TlsSettings
 from gpuruntime.settings.checks import (
     is_address,
@@ -20,13 +17,10 @@ from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.results import ResultsSettings
 from gpuruntime.settings.serverless import NatsSettings, ServerlessSettings, WorkerSettings
 from gpuruntime.settings.tolerations import Toleration
+from gpuruntime.settings.values import Address, Amount, Label, ResourceName, Subdomain, bytes_of
 from gpuruntime.strict.durations import Seconds
 from gpuruntime.strict.structure import FieldError, raise_all
 
-Label = NewType("Label", str)
-Subdomain = NewType("Subdomain", str)
-ResourceName = NewType("ResourceName", str)
-Amount = NewType("Amount", str)
 PRIVATE_NETWORKS = (
     "10.0.0.0/8",
     "172.16.0.0/12",
@@ -59,23 +53,6 @@ class LogFormat(StrEnum):
 class PodSecurity(StrEnum):
     BASELINE = "baseline"
     RESTRICTED = "restricted"
-
-
-@attrs.frozen(slots=True)
-class Address:
-    """The address of a listener; an empty host means every interface."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        return self.host == "localhost" or (
-            bool(self.host) and ipaddress.ip_address(self.host).is_loopback
-        )
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -263,7 +240,7 @@ class FileSettings:
 
     @property
     def most_bytes(self) -> int:
-        return parse_quantity(self.maxSize).rounded_up
+        return bytes_of(self.maxSize)
 
 
 @attrs.frozen(kw_only=True, slots=True)

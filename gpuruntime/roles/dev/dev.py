@@ -34,7 +34,8 @@ from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.results import results_role
-from gpuruntime.settings.schema import Address, NatsPeerSettings, OperationsSettings, Settings
+from gpuruntime.settings.schema import NatsPeerSettings, OperationsSettings, Settings
+from gpuruntime.settings.values import Address
 
 READY_SECONDS: Final = 30.0
 BROKER_SECONDS: Final = 5.0

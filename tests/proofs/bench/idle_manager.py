@@ -17,7 +17,8 @@ from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.roles.manager import manager_role
-from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from gpuruntime.settings.schema import OperationsSettings, Settings
+from gpuruntime.settings.values import Address
 from gpuruntime.telemetry.logs import configure
 from tests.eventually import eventually
 from tests.proofs.bench.embedded_server import send

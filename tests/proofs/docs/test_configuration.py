@@ -10,7 +10,8 @@ import yaml
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.settings.load import ADDRESSES, load
-from gpuruntime.settings.schema import Address, Settings
+from gpuruntime.settings.schema import Settings
+from gpuruntime.settings.values import Address
 from tests.proofs.docs.pages import Page, every_page, page_of
 from tests.proofs.examples.configuration_files import ROLES, rows
 

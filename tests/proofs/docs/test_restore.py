@@ -26,12 +26,8 @@ from gpuruntime.roles.api import api_role
 from gpuruntime.roles.audit import audit
 from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
-from gpuruntime.settings.schema import (
-    Address,
-    LeaderElectionSettings,
-    OperationsSettings,
-    Settings,
-)
+from gpuruntime.settings.schema import LeaderElectionSettings, OperationsSettings, Settings
+from gpuruntime.settings.values import Address
 from tests.eventually import eventually
 from tests.rooms.embedded.calls import call
 

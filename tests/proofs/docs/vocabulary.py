@@ -17,7 +17,8 @@ from gpuruntime.kube import errors
 from gpuruntime.manifests import overlays
 from gpuruntime.models.definitions import crds
 from gpuruntime.models.kinds import labels
-from gpuruntime.settings.schema import Address, Settings
+from gpuruntime.settings.schema import Settings
+from gpuruntime.settings.values import Address
 from gpuruntime.telemetry.catalogue import CATALOGUE
 from tests.proofs.docs.command_lines import lenient, parsers
 from tests.proofs.docs.pages import ROOT

@@ -2,7 +2,8 @@
 
 from gpuruntime.audit.auditor import Report
 from gpuruntime.roles.audit import audit
-from gpuruntime.settings.schema import KubernetesSettings, Label, NamespaceSettings, Settings
+from gpuruntime.settings.schema import KubernetesSettings, NamespaceSettings, Settings
+from gpuruntime.settings.values import Label
 from tests.proofs.real_cluster.product import Installation
 
 

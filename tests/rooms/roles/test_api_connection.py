@@ -16,7 +16,8 @@ from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.mirrors import LONGEST_LAG_SECONDS, LONGEST_SILENCE_SECONDS
-from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from gpuruntime.settings.schema import OperationsSettings, Settings
+from gpuruntime.settings.values import Address
 from tests.faults import UNREACHABLE, FaultyTransport
 from tests.rooms.roles.gate import Gate, status
 

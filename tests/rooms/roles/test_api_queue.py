@@ -13,8 +13,9 @@ from gpuruntime.kube.client import Client
 from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.installation import install
-from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from gpuruntime.settings.schema import OperationsSettings, Settings
 from gpuruntime.settings.serverless import NatsSettings
+from gpuruntime.settings.values import Address
 from tests.eventually import eventually
 from tests.rooms.bus.broker import Broker
 from tests.rooms.bus.fixtures import own

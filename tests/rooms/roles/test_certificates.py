@@ -13,7 +13,8 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.certificates import LOOK_SECONDS, Certificate, context_of
 from gpuruntime.roles.process import over_http
 from gpuruntime.settings.access import TlsSettings
-from gpuruntime.settings.schema import Address, Settings
+from gpuruntime.settings.schema import Settings
+from gpuruntime.settings.values import Address
 from gpuruntime.strict.durations import Seconds
 from tests.rooms.kube.servers import Authority
 

@@ -4,7 +4,8 @@ import pytest
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.settings.load import load
-from gpuruntime.settings.schema import Address, KubernetesMode, LogFormat, Settings
+from gpuruntime.settings.schema import KubernetesMode, LogFormat, Settings
+from gpuruntime.settings.values import Address
 from gpuruntime.strict.durations import parse_duration
 
 NO_FLAGS: dict[tuple[str, ...], str] = {}

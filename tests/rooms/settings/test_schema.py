@@ -1,4 +1,4 @@
-from gpuruntime.settings.schema import Address
+from gpuruntime.settings.values import Address
 
 
 def test_a_loopback_address_is_recognised() -> None:

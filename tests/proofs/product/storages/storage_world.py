@@ -28,13 +28,12 @@ from gpuruntime.roles.api import api_role
 from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
-    Address,
-    Amount,
     HelperSettings,
     LeaderElectionSettings,
     OperationsSettings,
     Settings,
 )
+from gpuruntime.settings.values import Address, Amount
 from tests.eventually import eventually
 from tests.proofs.conformance.calls import Api
 from tests.proofs.conformance.plain_transport import PlainTransport

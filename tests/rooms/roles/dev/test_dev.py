@@ -15,13 +15,8 @@ import yaml
 from gpuruntime.embedded.processes.programs import Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev.dev import Dev
-from gpuruntime.settings.schema import (
-    Address,
-    Label,
-    NamespaceSettings,
-    OperationsSettings,
-    Settings,
-)
+from gpuruntime.settings.schema import NamespaceSettings, OperationsSettings, Settings
+from gpuruntime.settings.values import Address, Label
 from tests.eventually import eventually
 from tests.walkthrough import STOCK, UNIT
 

@@ -28,13 +28,13 @@ from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import (
-    Address,
     NatsPeerSettings,
     NetworkSettings,
     OperationsSettings,
     Settings,
 )
 from gpuruntime.settings.serverless import NatsSettings
+from gpuruntime.settings.values import Address
 from tests.eventually import eventually
 from tests.policies import Document, Endpoint, Network, selects
 from tests.rooms.manifests.overlays import documents

@@ -19,7 +19,8 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.dev.installation import install, namespace_policy
-from gpuruntime.settings.schema import Label, NamespaceSettings, Settings
+from gpuruntime.settings.schema import NamespaceSettings, Settings
+from gpuruntime.settings.values import Label
 from tests.rooms.embedded.world import running_cluster
 from tests.rooms.manifests.test_admission import spec_of
 
