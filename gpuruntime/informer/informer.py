@@ -13,7 +13,7 @@ from gpuruntime.informer.store import Index, Store
 from gpuruntime.informer.writer import Handler, Writer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
-from gpuruntime.kube.watch import EVERYTHING, Selection
+from gpuruntime.kube.watch import EVERYTHING, WINDOW_SECONDS, Selection
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kubernetes.metadata import KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
@@ -40,6 +40,7 @@ class Informer(Generic[ObjectT]):
         indexes: Mapping[str, Index[ObjectT]] | None = None,
         meter: Meter = NullMeter(),
         is_checked: bool = False,
+        window_seconds: tuple[int, int] = WINDOW_SECONDS,
     ) -> None:
         """Create the informer; with `is_checked` it lists about every hour to compare the store.
 
@@ -52,6 +53,7 @@ class Informer(Generic[ObjectT]):
             rng=rng,
             meter=meter,
             mirror=mirror or resource.plural,
+            window_seconds=window_seconds,
         )
         self._handlers: list[Handler[ObjectT]] = []
         self._writer = Writer(resource.type, indexes or {}, self._handlers)
@@ -82,6 +84,11 @@ class Informer(Generic[ObjectT]):
     def failing_seconds(self) -> float:
         """Return the seconds since the first failure after the last success, or 0."""
         return self._reflector.failing_seconds
+
+    @property
+    def silent_seconds(self) -> float:
+        """Return the seconds since the server last answered the watch, infinite before that."""
+        return self._reflector.silent_seconds
 
     def add_handler(self, handler: Handler[ObjectT]) -> None:
         """Add a handler before `run`; it does not receive changes that were announced earlier."""

@@ -65,6 +65,7 @@ class Reflector(Generic[ObjectT]):
         # The last failure; None once the server has answered again.
         self.error: KubeError | None = None
         self._failed_at = 0.0
+        self._answered_at = float("-inf")
         # Set once the first list has been announced. Calls of handlers before that announce
         # objects that existed already: they are the backlog of a work queue.
         self.synced = asyncio.Event()
@@ -86,6 +87,11 @@ class Reflector(Generic[ObjectT]):
     def failing_seconds(self) -> float:
         """Return for how many seconds the informer has been failing, or 0."""
         return 0.0 if self.error is None else loop_time() - self._failed_at
+
+    @property
+    def silent_seconds(self) -> float:
+        """Return the seconds since the last list, window or event; infinite before the first."""
+        return loop_time() - self._answered_at
 
     def request_relist(self) -> None:
         """Ask for a new list because the store has diverged.
@@ -117,9 +123,11 @@ class Reflector(Generic[ObjectT]):
             if self.error is None:
                 self._failed_at = loop_time()
             self.error = error
-        elif self.error is not None and isinstance(outcome, ANSWERS):
-            log.info("informer recovered", resource=str(self._source))
-            self.error = None
+        elif isinstance(outcome, ANSWERS):
+            self._answered_at = loop_time()
+            if self.error is not None:
+                log.info("informer recovered", resource=str(self._source))
+                self.error = None
 
     async def _list(self, state: Empty) -> Outcome:
         if not state.continue_token:

@@ -9,7 +9,7 @@ import attrs
 
 from gpuruntime.kube.answers import Page
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.watch import Bookmark, Change, Selection, open_window
+from gpuruntime.kube.watch import WINDOW_SECONDS, Bookmark, Change, Selection, open_window
 from gpuruntime.meter import Meter
 from gpuruntime.models.kubernetes.metadata import KubernetesObject, PartialObject
 from gpuruntime.models.kubernetes.resources import Resource
@@ -30,6 +30,7 @@ class Source(Generic[ObjectT]):
     rng: Random
     meter: Meter
     mirror: str
+    window_seconds: tuple[int, int] = WINDOW_SECONDS
 
     async def page(self, continue_token: str) -> Page[ObjectT]:
         return await self.client.list_page(
@@ -50,6 +51,7 @@ class Source(Generic[ObjectT]):
             str(version),
             rng=self.rng,
             selection=self.selection,
+            window_seconds=self.window_seconds,
         )
 
     def of_metadata(self) -> "Source[PartialObject]":

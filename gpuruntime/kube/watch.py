@@ -42,8 +42,8 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-SHORTEST_WINDOW_SECONDS = 300
-LONGEST_WINDOW_SECONDS = 600
+# The shortest and the longest window that a client asks for.
+WINDOW_SECONDS = (300, 600)
 # The server sends a bookmark about every minute: a longer silence means a dead connection.
 IDLE_LIMIT_SECONDS = 75.0
 # How much longer than requested the server may keep the window open.
@@ -120,10 +120,11 @@ async def open_window(
     *,
     rng: Random,
     selection: Selection = EVERYTHING,
+    window_seconds: tuple[int, int] = WINDOW_SECONDS,
 ) -> AsyncIterator[AsyncIterator[Change[ObjectT] | Bookmark]]:
     """Open a window. The context is entered once the server has accepted the watch."""
     call = Call("watch", str(resource), selection.namespace)
-    seconds = rng.randint(SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
+    seconds = rng.randint(*window_seconds)
     request = _request(resource, resource_version, selection, seconds)
     async with AsyncExitStack() as stack:
         try:

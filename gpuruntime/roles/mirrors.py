@@ -8,7 +8,7 @@ from gpuruntime.informer.informer import Informer
 from gpuruntime.informer.store import Index
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
-from gpuruntime.kube.watch import Selection
+from gpuruntime.kube.watch import WINDOW_SECONDS, Selection
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
@@ -45,6 +45,7 @@ class Mirrors:
         resource: Resource[ObjectT],
         selection: Selection,
         indexes: Mapping[str, Index[ObjectT]] | None = None,
+        window_seconds: tuple[int, int] = WINDOW_SECONDS,
     ) -> Informer[ObjectT]:
         made = self.informers[name] = Informer(
             self._client,
@@ -55,6 +56,7 @@ class Mirrors:
             indexes=indexes,
             meter=self._context.registry,
             is_checked=self._is_checked,
+            window_seconds=window_seconds,
         )
         return made
 

@@ -25,9 +25,8 @@ from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 from gpuruntime.kube.watch import (
     EVERYTHING,
     IDLE_LIMIT_SECONDS,
-    LONGEST_WINDOW_SECONDS,
     OVERTIME_SECONDS,
-    SHORTEST_WINDOW_SECONDS,
+    WINDOW_SECONDS,
     Bookmark,
     Change,
     ChangeType,
@@ -129,7 +128,7 @@ async def test_a_window_asks_for_the_selection_from_the_version_on_with_bookmark
     (request,) = transport.requests
     query = dict(request.query)
     seconds = int(query.pop("timeoutSeconds"))
-    assert SHORTEST_WINDOW_SECONDS <= seconds <= LONGEST_WINDOW_SECONDS
+    assert WINDOW_SECONDS[0] <= seconds <= WINDOW_SECONDS[1]
     assert request.path == "/apis/test.example/v1/namespaces/lab/things"
     assert query == {
         "watch": "true",
