@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
         ("activator", _activator, "claim workers for functions that are called (one leader)"),
         ("worker", _worker, "run the invocations of one function, beside its container"),
         ("results", _results, "keep results, and end overdue invocations"),
+        ("gateway", _gateway, "let callers with tickets reach units (any number of replicas)"),
     ):
         role = commands.add_parser(name, help=text)
         _add_role_flags(role)
@@ -192,6 +193,12 @@ def _results(options: argparse.Namespace) -> int:
     from gpuruntime.roles.results import results_role
 
     return _run_role(options, results_role)
+
+
+def _gateway(options: argparse.Namespace) -> int:
+    from gpuruntime.roles.gateway import gateway_role
+
+    return _run_role(options, gateway_role)
 
 
 def _run_role(options: argparse.Namespace, role: "Callable[[Settings], Role]") -> int:

@@ -16,6 +16,7 @@ from gpuruntime.api.http.server import ConnectionLimits
 from gpuruntime.api.tickets.issuer import GatewayOptions
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
+from gpuruntime.gateway.connections import ConnectionOptions
 from gpuruntime.operations.options import Namespaces, Options
 from gpuruntime.reconcilers.activity.reader import ActivityOptions, Fetching
 from gpuruntime.reconcilers.options import (
@@ -28,6 +29,7 @@ from gpuruntime.reconcilers.options import (
 )
 from gpuruntime.serverless.calling.service import ServiceOptions
 from gpuruntime.serverless.scaling.activator import ActivatorOptions
+from gpuruntime.settings.gateway import WhenUnknown
 from gpuruntime.settings.options import options_of
 from gpuruntime.settings.schema import PodSecurity, Settings
 
@@ -66,6 +68,12 @@ def file_limits_of(settings: Settings) -> FileLimits:
 def gateway_options_of(settings: Settings) -> GatewayOptions:
     given = settings.gateway
     return options_of(GatewayOptions, given, ssh_address=given.ssh.address, has_exec=given.exec)
+
+
+def connection_options_of(settings: Settings) -> ConnectionOptions:
+    given = settings.gateway
+    ends_unknown = given.whenUnknown is WhenUnknown.END
+    return options_of(ConnectionOptions, given, given.connections, ends_unknown=ends_unknown)
 
 
 def service_options_of(settings: Settings) -> ServiceOptions:

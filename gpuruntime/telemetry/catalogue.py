@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpuruntime.telemetry.label_values import REFUSALS, RULES
+from gpuruntime.telemetry.label_values import GATEWAY_REFUSALS, REFUSALS, RULES
 from gpuruntime.telemetry.metric import UP_TO_HOURS, Kind, Label, Metric, RoleName
 
 COUNTER: Final = Kind.COUNTER
@@ -14,9 +14,12 @@ MANAGER: Final = (RoleName.MANAGER,)
 API: Final = (RoleName.API,)
 ELECTED: Final = (RoleName.MANAGER, RoleName.ACTIVATOR)
 # The roles that use Kubernetes.
-OF_CLUSTER: Final = (RoleName.MANAGER, RoleName.API, RoleName.ACTIVATOR)
+OF_CLUSTER: Final = (RoleName.MANAGER, RoleName.API, RoleName.ACTIVATOR, RoleName.GATEWAY)
+# Those of them that write.
+OF_OBJECTS: Final = (RoleName.MANAGER, RoleName.API, RoleName.ACTIVATOR)
 CLAIMING: Final = (RoleName.API, RoleName.ACTIVATOR)
 ACTIVATOR: Final = (RoleName.ACTIVATOR,)
+GATEWAY: Final = (RoleName.GATEWAY,)
 RESULTS: Final = (RoleName.RESULTS,)
 WORKER: Final = (RoleName.WORKER,)
 OF_BROKER: Final = (RoleName.API, RoleName.ACTIVATOR, RoleName.RESULTS, RoleName.WORKER)
@@ -61,6 +64,7 @@ MIRROR: Final = Label(
             "pods",
         ),
         RoleName.ACTIVATOR: ("stock", "units", "pools", "storages"),
+        RoleName.GATEWAY: ("units", "services"),
     },
 )
 LEASE: Final = Label("lease", bound="one, as configured")
@@ -143,7 +147,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
            "Attempts to take or renew the Lease that failed."),
     Metric(GAUGE, "auth_token_file_broken", API, (),
            "1 while the file of tokens is invalid; the last good one stays in effect."),
-    Metric(GAUGE, "ticket_keys", API,
+    Metric(GAUGE, "ticket_keys", (RoleName.API, RoleName.GATEWAY),
            (Label("state", ("signing", "verifying", "expired", "broken")),),
            "Keys of tickets by state; `broken` is 1 while their file is invalid: the last good one"
            " stays in effect."),
@@ -234,9 +238,18 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
            "Requests for a unit by outcome; the template of a function claims no stock."),
     Metric(HISTOGRAM, "claim_seconds", CLAIMING, (CLAIMED,),
            "How long a request for a unit took."),
-    Metric(COUNTER, "inventory_claim_conflicts_total", OF_CLUSTER,
+    Metric(COUNTER, "inventory_claim_conflicts_total", OF_OBJECTS,
            (Label("seen", ("Won", "Reusable", "StillFree", "Elsewhere")),),
            "Claims of a stock unit that had changed meanwhile, by the state that was found."),
+    # Connections of callers to units.
+    Metric(GAUGE, "gateway_connections", GATEWAY,
+           (Label("kind", ("http", "websocket", "exec", "forward", "ssh")),),
+           "Open connections of callers to units.", is_reported_from_start=False),
+    Metric(COUNTER, "gateway_refused_total", GATEWAY, (Label("reason", GATEWAY_REFUSALS),),
+           "Requests that the gateway refused, by the reason of a ticket or else by the code."),
+    Metric(GAUGE, "gateway_watch_age_seconds", GATEWAY, (),
+           "For how long a revocation may have been missed; above 60 tickets are refused.",
+           is_reported_from_start=False),
     # Connections to the broker.
     Metric(GAUGE, "bus_connected", OF_BROKER, (),
            "1 while there is a connection to the broker.", is_reported_from_start=False),

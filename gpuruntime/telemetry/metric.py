@@ -24,6 +24,7 @@ class RoleName(StrEnum):
     ACTIVATOR = "activator"
     RESULTS = "results"
     WORKER = "worker"
+    GATEWAY = "gateway"
 
 
 @attrs.frozen(slots=True)

@@ -22,9 +22,11 @@ _LONGEST_HOST: Final = 253
 _NAME, _DIGEST = 40, 8
 # The longest label of ours, with the dot behind it.
 _LONGEST_PREFIX: Final = len("65535--") + _NAME + 1 + _DIGEST + 1
-_ENTER: Final = "/.gpuruntime/enter"
+ENTER: Final = "/.gpuruntime/enter"
 # Hosts of units contain `--`, and this one does not.
-_PROGRAMS: Final = "gateway"
+PROGRAMS: Final = "gateway"
+# Stands for a port in the host of a unit's terminal.
+TERMINAL: Final = "terminal"
 
 
 def slug_of(name: str, uid: str) -> str:
@@ -48,18 +50,18 @@ class GatewayAddress:
         return f"{self.scheme}://{port}--{slug}.{self.domain}"
 
     def of_terminal(self, slug: str) -> str:
-        return f"{self.scheme}://terminal--{slug}.{self.domain}"
+        return f"{self.scheme}://{TERMINAL}--{slug}.{self.domain}"
 
     def of_program(self, unit: str, verb: str, query: Mapping[str, str]) -> str:
         """Return the WebSocket address of a verb on a unit, for programs."""
         secure = "s" if self.scheme == "https" else ""
         asked = f"?{urlencode(query)}" if query else ""
-        return f"ws{secure}://{_PROGRAMS}.{self.domain}/units/{unit}/{verb}{asked}"
+        return f"ws{secure}://{PROGRAMS}.{self.domain}/units/{unit}/{verb}{asked}"
 
 
 def entrance_of(origin: str, entry: str) -> str:
     """Return the URL at which a browser turns the entry into a session of this origin."""
-    return f"{origin}{_ENTER}?{urlencode({'ticket': entry, 'to': '/'})}"
+    return f"{origin}{ENTER}?{urlencode({'ticket': entry, 'to': '/'})}"
 
 
 def parse_public_url(text: str) -> GatewayAddress:

@@ -130,6 +130,15 @@ def verify(token: str, kind: TokenType, ring: KeyRing, now: float) -> Claims:
     return claims
 
 
+def is_ours(text: str) -> bool:
+    """Return whether the text looks like a token of ours of any type, valid or not."""
+    found = _COMPACT.fullmatch(text) if len(text) <= LONGEST_TOKEN else None
+    try:
+        return found is not None and b'"typ":"gpuruntime-' in _decoded(found[1])
+    except TokenRefusedError:
+        return False
+
+
 def refusal_of(claims: Claims, target: Target) -> Refusal | None:
     """Return why the claims do not reach the target, or None if they do.
 

@@ -45,6 +45,7 @@ class Banner:
             "api": self.api,
             "console": f"{self.api}/console/",
             "swagger": f"{self.api}/swagger/index.html",
+            "gateway": self.settings.gateway.publicURL,
             "functions": functions,
         }
         commands = "".join(f"  {line}\n" for line in (*self._exports(), *self._commands()))

@@ -27,9 +27,11 @@ from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.banner import Banner
 from gpuruntime.roles.dev.broker import Broker, broker, end_restored_workers
+from gpuruntime.roles.dev.gateway import with_gateway
 from gpuruntime.roles.dev.installation import install, namespace_policy
 from gpuruntime.roles.dev.ports import KeptPorts
 from gpuruntime.roles.dev.programs import BROKER, programs_at_hand
+from gpuruntime.roles.gateway import gateway_role
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.roles.process import Process
@@ -83,6 +85,8 @@ class Dev:
         async with self._queue(folder, is_kept=state is not None) as queue:
             if queue is not None:
                 self._settings = _with_queue(self._settings, queue)
+            if not self._only_cluster:
+                self._settings = with_gateway(self._settings, folder)
             await self._run_on_a_cluster(folder, queue, state)
 
     @asynccontextmanager
@@ -170,9 +174,24 @@ class Dev:
             tasks.create_task(role.run(), name=name)
         parts = await api.opened()
         await parts.serving()
+        await self._start_gateway(tasks, cluster, anywhere, parts.address)
         if self._settings.nats.url:
             await _until_connected(parts)
         return parts.address
+
+    async def _start_gateway(
+        self, tasks: asyncio.TaskGroup, cluster: EmbeddedCluster, settings: Settings, api: str
+    ) -> None:
+        """Start the gateway, which asks the api to wake units, and wait until it serves."""
+        given = attrs.evolve(settings.gateway, api=settings.gateway.api or api)
+        gateway = gateway_role(
+            attrs.evolve(settings, gateway=given),
+            transport=cluster.transport,
+            process=Process(map_address=cluster.map_address),
+        )
+        self._roles.append(gateway)
+        tasks.create_task(gateway.run(), name="gateway")
+        await (await gateway.opened()).serving()
 
     def _with_operations(self, address: Address) -> Settings:
         elections = attrs.evolve(self._settings.leaderElection, enabled=False)

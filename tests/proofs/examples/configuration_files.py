@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.proofs.docs.pages import ROOT, page_of
 
-ROLES: Final = ("manager", "api", "activator", "worker", "results")
+ROLES: Final = ("manager", "api", "activator", "worker", "results", "gateway")
 PAGE: Final = "docs/configuration.md"
 EXAMPLES: Final = ROOT / "examples"
 HEAD: Final = """\

@@ -69,7 +69,7 @@ def test_dev_listens_on_127_0_0_1_only(program: Programs) -> None:
     """All of 127.0.0.0/8 is this machine: a listener on every interface would answer there."""
     dev = program.dev("--listen", ANY_PORT)
     ports = ports_of(dev)
-    assert len(ports) == 6, "the api, the cluster, four operations listeners"
+    assert len(ports) == 9, "the api, the cluster, the gateway, its activity, five of operations"
     for port in ports:
         socket.create_connection(("127.0.0.1", port)).close()
         with pytest.raises(ConnectionRefusedError):
