@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.models.kinds.activity import ACTIVITY_PORT
 from gpuruntime.models.kubernetes.names import is_dns_subdomain
 from gpuruntime.settings.checks import refuse
 from gpuruntime.settings.values import Address, Amount, bytes_of
@@ -96,7 +97,7 @@ class GatewaySettings:
     """The gateway is off without a `publicURL`: no unit has a URL, and no caller gets a ticket."""
 
     listen: Address = Address("127.0.0.1", 8090)
-    activityListen: Address = Address("127.0.0.1", 8082)
+    activityListen: Address = Address("127.0.0.1", ACTIVITY_PORT)
     publicURL: str = ""
     plainHosts: bool = False
     keyFile: str = "/etc/gpuruntime-secrets/tickets.yaml"

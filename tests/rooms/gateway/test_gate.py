@@ -216,8 +216,11 @@ def test_pairs_of_units_uses_and_ports_admit_exactly_what_the_ticket_is_for() ->
     for each in units:
         name, slug = each.metadata.name, slug_of(each.metadata.name, each.metadata.uid)
         for use in Use:
-            port = {"port": "8080"} if use in (Use.HTTP, Use.FORWARD) else {}
-            wishes += [Wanted(use=use, name=name, **port), Wanted(use=use, slug=slug, **port)]
+            port = "8080" if use in (Use.HTTP, Use.FORWARD) else ""
+            wishes += [
+                Wanted(use=use, name=name, port=port),
+                Wanted(use=use, slug=slug, port=port),
+            ]
             wishes += [Wanted(use=use, name=name, port="9100")] if port else []
     passed: list[Any] = []
     statuses: set[int] = set()
