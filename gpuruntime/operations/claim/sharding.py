@@ -1,9 +1,9 @@
 """Replicas that claim at the same time divide the stock between them.
 
-Replicas share only the API server. They learn of each other when their claims conflict, because
-the mark on the stock unit names the replica that won. For a while after that, each replica tries
-its own share of the stock first. All of them derive the shares from the same hash, so that they no
-longer conflict.
+Replicas share only the API server. They learn of each other by the marks on stock units, which
+name the replica that claimed: from a watch, or after a conflict. For a while after that, each
+replica tries its own share of the stock first. All of them derive the shares from the same hash,
+so that they no longer conflict.
 
 Only the number of conflicts depends on this. The PATCH at the observed version alone decides which
 claim gets a stock unit.

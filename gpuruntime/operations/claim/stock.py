@@ -32,6 +32,7 @@ from gpuruntime.kube.errors import (
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.claim.plan import (
     Claim,
@@ -143,6 +144,7 @@ class StockClaims:
         self._peers = StockShards(rng)
         self._beyond_share = KeyedLock[str]()
         self._lists = SharedReads(self._list)
+        stock.add_handler(self._meet)
 
     async def claim(self, request: ClaimRequest) -> Claim | None:
         """Claim a stock unit, or return None if none is left.
@@ -203,6 +205,14 @@ class StockClaims:
                 log.warning("claim left to its grace", stock=str(metadata.key), error=str(error))
                 return
             self._stock.write_through(freed)
+
+    def _meet(self, _: Key, before: GPUUnit | None, now: GPUUnit | None) -> None:
+        """Meet the replica that has just marked a stock unit.
+
+        By conflicts alone only the loser would learn of the winner, and keep to its share.
+        """
+        if before and now and provenance.attempt_of(before) != provenance.attempt_of(now):
+            self._peers.meet(now)
 
     async def _claim_listed(self, request: ClaimRequest, refusals: Refusals) -> Claim | None:
         """The cache shows nothing: wait for our own writes in flight, then let a LIST decide."""

@@ -83,6 +83,18 @@ async def test_callers_that_empty_a_pool_each_get_a_unit_with_few_conflicts(
     assert meter.total / 500 < 0.05
 
 
+@pytest.mark.parametrize("seed", range(5))
+async def test_replicas_that_see_the_marks_of_each_other_hardly_conflict(
+    cluster: Cluster, seed: int
+) -> None:
+    cluster.add_stock(150)
+    meter = Conflicts()
+    async with two_replicas(cluster, seed, meter) as replicas:
+        told = await sent_by(64, replicas, [f"op.{number}" for number in range(200)])
+    assert told == {"201": 150, "insufficient_capacity": 50}
+    assert meter.total / 150 < 0.03
+
+
 @pytest.mark.parametrize("seed", range(10))
 async def test_one_request_sent_to_both_replicas_at_once_makes_one_unit(
     cluster: Cluster, seed: int
