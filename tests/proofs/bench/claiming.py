@@ -47,6 +47,9 @@ WRITERS = 16
 # Each claim leads to a Deployment and a Pod, which cost the machine far more than the claim.
 MANAGED_STOCK = 150
 SPEC = "g1"
+# One stock unit for each replica, which it claims before the measured ones.
+MEETING_STOCK = 2
+MEETING_SPEC = "meeting"
 SEEDING = "/api/v1/operator/stock-units"
 SETTLING_SECONDS = 120.0
 # These writes do not depend on the number of claims alone, so they are counted separately.
@@ -143,6 +146,10 @@ def rows() -> Iterator[Row]:
         )
 
 
+def conflicts_in(asked: list[dict[str, Any]]) -> int:
+    return sum(event["responseStatus"]["code"] == 409 for event in asked)
+
+
 def _rows(
     bare: list[ClaimRun], ours: list[ClaimRun], asked: list[dict[str, Any]]
 ) -> Iterator[Row]:
@@ -161,7 +168,7 @@ def _rows(
         unit="ratio",
         at_least=0.75,
     )
-    conflicts = sum(event["responseStatus"]["code"] == 409 for event in asked) / claims
+    conflicts = conflicts_in(asked) / claims
     yield Row(name="conflicts per claim", value=conflicts, unit="", at_most=0.05)
     yield Row(name="writes per claim, without a manager", value=len(asked) / claims, unit="")
 
@@ -171,8 +178,9 @@ class Managed:
     claim_run: ClaimRun
     # Until every unit was Ready and all claimed stock was deleted.
     settled_seconds: float
-    # The product's writes, by resource.
+    # The product's writes, by resource, and how many of them were refused with 409.
     writes: Counter[str]
+    conflicts: int
 
     def a_claim(self, writes: int) -> float:
         return writes / self.claim_run.claims
@@ -180,7 +188,8 @@ class Managed:
 
 async def measured_managed(plane: ControlPlane) -> Managed:
     async def is_settled() -> bool:
-        is_ready = _ready(await _units(plane, PLACE.instance)) == MANAGED_STOCK
+        claimed = MEETING_STOCK + MANAGED_STOCK
+        is_ready = _ready(await _units(plane, PLACE.instance)) == claimed
         return is_ready and await is_stocked(plane, 0)
 
     async with (
@@ -188,19 +197,35 @@ async def measured_managed(plane: ControlPlane) -> Managed:
         replica(plane.kubeconfig, PLACE) as first,
         replica(plane.kubeconfig, PLACE) as second,
     ):
+        stock = MEETING_STOCK + MANAGED_STOCK
         await seed(first, SPEC, MANAGED_STOCK)
-        await eventually(lambda: is_stocked(plane, MANAGED_STOCK), within_seconds=SETTLING_SECONDS)
+        await seed(first, MEETING_SPEC, MEETING_STOCK)
+        await eventually(lambda: is_stocked(plane, stock), within_seconds=SETTLING_SECONDS)
         for each in (first, second):
-            await health(each, "readyStockCount", least=MANAGED_STOCK)
+            await health(each, "readyStockCount", least=stock)
         await leaders_first_minute()
+        await meet(first, second)
+        await eventually(lambda: is_stocked(plane, MANAGED_STOCK), within_seconds=SETTLING_SECONDS)
         known = len(writes_of_product(plane))
         begun = time.perf_counter()
         claim_run = await claim_until_empty([first, second], SPEC)
         await eventually(is_settled, within_seconds=SETTLING_SECONDS)
         seconds = time.perf_counter() - begun
     written = writes_of_product(plane, known=known)
-    kinds = Counter(str(event["objectRef"]["resource"]) for event in written)
-    return Managed(claim_run=claim_run, settled_seconds=seconds, writes=kinds)
+    return Managed(
+        claim_run=claim_run,
+        settled_seconds=seconds,
+        writes=Counter(str(event["objectRef"]["resource"]) for event in written),
+        conflicts=conflicts_in(written),
+    )
+
+
+async def meet(*replicas: Address) -> None:
+    """Let each replica claim, so that they divide the stock as replicas of a busy fleet do."""
+    for number, address in enumerate(replicas):
+        async with connections(address, 1) as (caller,):
+            status = await ask(caller, f"{MEETING_SPEC}-{number}", MEETING_SPEC)
+        assert status == 201, status
 
 
 async def leaders_first_minute() -> None:
@@ -248,6 +273,8 @@ def managed_rows() -> Iterator[Row]:
     written = managed.writes.total() - sum(apart.values())
     name = "writes per claim, from POST to Ready and stock deleted"
     yield Row(name=name, value=managed.a_claim(written), unit="", at_most=8)
+    name = "conflicts per claim, with a manager"
+    yield Row(name=name, value=managed.a_claim(managed.conflicts), unit="", at_most=0.05)
     name = "Events per claim"
     yield Row(name=name, value=managed.a_claim(apart[EVENTS]), unit="", at_most=1)
     seconds = apart[POOLS] / managed.settled_seconds
