@@ -1,7 +1,7 @@
 """Programs in a unit's container: one WebSocket each, with the streams as channels of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from enum import IntEnum
 from typing import Final
 
@@ -94,7 +94,7 @@ class Process:
         assert self.exit_code is not None
         return self.exit_code
 
-    async def output(self) -> AsyncIterator[Output]:
+    async def output(self) -> AsyncGenerator[Output, None]:
         """Yield until the program has ended, and set its exit code.
 
         Raise UnitRefusedError if it could not be run. Raise CutOffError if the connection ended

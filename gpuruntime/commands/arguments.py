@@ -224,6 +224,11 @@ VERBS: Final = (
     Verb("units forward", "forward local ports to ports of a unit, until Ctrl-C", (
         NAME, arg("ports", nargs="+", metavar="[LOCAL:]PORT",
                   help="an empty LOCAL takes any free port")), is_listed=False),
+    Verb("units cp", "copy a file or a folder into a unit, or out of it", (
+        arg("source", metavar="SRC", help="a local path, or NAME:PATH in a unit"),
+        arg("target", metavar="DST", help="the other of the two"),
+        arg("-r", "--recursive", action="store_true", help="folders with everything in them")),
+        is_listed=False),
     Verb("units wake", "resume a suspended unit whose access.wake is on", (NAME, *WAIT)),
     Verb("units tickets create", "print a new ticket for a unit", TICKET),
     Verb("units tickets revoke", "end all tickets of a unit", (NAME,)),

@@ -77,7 +77,7 @@ async def _read(source: BinaryIO) -> AsyncIterator[bytes]:
 
 
 async def _kept(pieces: AsyncIterator[bytes], target: Path) -> int:
-    with _beside(target) as file:
+    with beside(target) as file:
         size = 0
         async for piece in pieces:
             size += file.write(piece)
@@ -85,15 +85,18 @@ async def _kept(pieces: AsyncIterator[bytes], target: Path) -> int:
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[BinaryIO]:
-    """Yield a file beside `target` that replaces it if all goes well; raise ConfigurationError."""
+def beside(target: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Yield a file beside `target` that replaces it if all goes well; raise ConfigurationError.
+
+    Without a mode, the file gets the one of any new file.
+    """
     try:
         number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         beside = Path(name)
         try:
             with os.fdopen(number, "wb") as file:
                 yield file
-            beside.chmod(0o666 & ~_umask())
+            beside.chmod(0o666 & ~_umask() if mode is None else mode)
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.options import DEFAULT_SERVER, Options
 from gpuruntime.commands import (
+    copying,
     files,
     reach,
     secrets,
@@ -58,6 +59,7 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "units exec": reach.execute,
     "units shell": reach.shell,
     "units forward": reach.forward,
+    "units cp": copying.copy,
     "units wake": reach.wake,
     "units tickets revoke": units.revoke_tickets,
     "tickets create": units.create_ticket,

@@ -169,6 +169,7 @@ def commands_of(claims: Claims, address: GatewayAddress) -> dict[str, str]:
     if Use.EXEC in claims.use:
         found["exec"] = f"gpuruntime units exec {unit} -- uname -a"
         found["shell"] = f"gpuruntime units shell {unit}"
+        found["cp"] = f"gpuruntime units cp FILE {unit}:FILE"
     if Use.FORWARD in claims.use:
         found["forward"] = f"gpuruntime units forward {unit} {port or 'PORT'}"
     return found

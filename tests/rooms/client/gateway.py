@@ -1,6 +1,7 @@
 """An API and a gateway on loopback whose one unit is this machine: its programs run here."""
 
 import asyncio
+import atexit
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from gpuruntime.embedded.apiserver.pod_streams import ExecRequest, ForwardRequest, _execute
-from gpuruntime.embedded.processes.guarded_processes import Processes, guarded
+from gpuruntime.embedded.processes.guarded_processes import Processes
 from gpuruntime.embedded.processes.programs import Start
 from gpuruntime.embedded.processes.running_command import (
     CommandOptions,
@@ -32,6 +33,9 @@ from tests.rooms.kube.servers import serving
 
 TICKET = "a-ticket-of-"
 SHELL = ("sh",)
+# One guard for all tests, as each takes a while to start.
+PROCESSES = Processes()
+atexit.register(PROCESSES.close)
 READY: Mapping[str, Any] = {"suspended": False, "phase": "Ready", "reason": "DeploymentReady"}
 SUSPENDED: Mapping[str, Any] = {
     "suspended": True,
@@ -46,10 +50,15 @@ class CallerSocket:
 
     status = 101
 
-    def __init__(self, response: web.WebSocketResponse) -> None:
+    def __init__(self, response: web.WebSocketResponse, cut_after: int | None) -> None:
         self._response = response
+        self._left = cut_after
 
     async def send(self, message: bytes) -> None:
+        if self._left is not None:
+            self._left -= len(message)
+            if self._left < 0:
+                abort(self._response)
         try:
             await self._response.send_bytes(message)
         except (aiohttp.ClientError, OSError) as error:
@@ -66,13 +75,14 @@ class ProgramsHere:
     def __init__(self, processes: Processes, folder: Path) -> None:
         self.started: list[tuple[str, ...]] = []
         self.running = 0
+        self.path = os.environ["PATH"]
         self._processes = processes
         self._folder = folder
 
     @asynccontextmanager
     async def command(self, request: ExecRequest) -> AsyncIterator[RunningCommand]:
         self.started.append(request.arguments)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
+        environment = {"PATH": self.path, "HOME": str(self._folder)}
         start = Start(argv=request.arguments, environment=environment, folder=str(self._folder))
         options = CommandOptions(has_input=True, has_terminal=request.has_terminal)
         self.running += 1
@@ -103,6 +113,8 @@ class Site:
     presented: list[str] = attrs.field(factory=list)
     revoked: set[str] = attrs.field(factory=set)
     wakes: int = 0
+    # Bytes of output after which the connection of a program is cut.
+    cut_after: int | None = None
     polls_until_ready: int = 2
     ssh: Callable[[web.WebSocketResponse], Any] | None = None
     host_keys: tuple[str, ...] = ()
@@ -117,9 +129,7 @@ class Site:
     def cut(self) -> None:
         """End all connections of the gateway, as if it was killed."""
         for each in self.open:
-            assert each._req is not None
-            assert each._req.transport is not None
-            each._req.transport.abort()
+            abort(each)
 
     async def _asked(self, request: web.BaseRequest, verbs: list[str]) -> web.StreamResponse:
         verb = verbs[0] if verbs else ""
@@ -189,7 +199,7 @@ class Site:
             has_input=True,
             has_terminal=request.query.get("tty") == "true",
         )
-        socket = CallerSocket(response)
+        socket = CallerSocket(response, self.cut_after)
         await _execute(_Sized(self.programs, request.query), asked, socket)
         await response.close()
 
@@ -213,6 +223,11 @@ class _Sized:
         self, request: ForwardRequest
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await self.programs.dial(request)
+
+
+def abort(response: web.WebSocketResponse) -> None:
+    if response._req is not None and response._req.transport is not None:
+        response._req.transport.abort()
 
 
 async def forwarded(response: web.WebSocketResponse, port: int) -> None:
@@ -250,11 +265,10 @@ async def forwarded(response: web.WebSocketResponse, port: int) -> None:
 @asynccontextmanager
 async def reachable(folder: Path) -> AsyncIterator[Site]:
     """Yield a site; programs of its unit run in the folder, and end before it does."""
-    async with guarded() as processes:
-        site = Site(ProgramsHere(processes, folder))
-        async with serving(site) as site.address:
-            yield site
-            await eventually(lambda: site.programs.running == 0)
+    site = Site(ProgramsHere(PROCESSES, folder))
+    async with serving(site) as site.address:
+        yield site
+        await eventually(lambda: site.programs.running == 0)
 
 
 def data(view: attrs.AttrsInstance, status: int = 200) -> web.Response:

@@ -374,12 +374,11 @@ async def test_a_terminal_passes_keys_and_sizes_on_and_is_restored(site: Site) -
         assert window.is_restored
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
-async def test_a_signal_restores_the_terminal(site: Site, number: signal.Signals) -> None:
+async def test_a_signal_restores_the_terminal(site: Site) -> None:
     with on_a_terminal(site, "units exec -it demo -- cat") as window:
         await eventually(lambda: window.is_raw)
-        window.process.send_signal(number)
-        assert await window.code() == 128 + number
+        window.process.send_signal(signal.SIGHUP)
+        assert await window.code() == 128 + signal.SIGHUP
         assert window.is_restored
 
 

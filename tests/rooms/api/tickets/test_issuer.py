@@ -144,6 +144,7 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Any], dict[str, str]]]] = {
         {
             "exec": "gpuruntime units exec demo -- uname -a",
             "shell": "gpuruntime units shell demo",
+            "cp": "gpuruntime units cp FILE demo:FILE",
         },
     ),
     "forward": ("forward", {}, {"forward": "gpuruntime units forward demo PORT"}),
