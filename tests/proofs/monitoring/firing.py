@@ -49,6 +49,8 @@ HEALTHY: Final[dict[str, str]] = {
     f"gpuruntime_kubernetes_connected{{{API}}}": always(1),
     f"gpuruntime_bus_connected{{{API}}}": always(1),
     f"gpuruntime_auth_token_file_broken{{{API}}}": always(0),
+    f'gpuruntime_ticket_keys{{{API},state="broken"}}': always(0),
+    f'gpuruntime_ticket_keys{{{API},state="signing"}}': always(1),
     f'gpuruntime_kube_requests_total{{{API},verb="get",resource="nodes",code="200"}}': growing(60),
     f'gpuruntime_kube_requests_total{{{API},verb="get",resource="nodes",code="503"}}': growing(1),
     f'gpuruntime_informer_watch_restarts_total{{{API},mirror="stock",cause="ended"}}': growing(1),
@@ -127,6 +129,7 @@ FIRING: Final[dict[str, dict[str, str] | None]] = {
         "gpuruntime_claim_seconds_bucket", f'{API},outcome="created"', bound="5.0"
     ),
     "GpuruntimeTokenFileBroken": {f"gpuruntime_auth_token_file_broken{{{API}}}": always(1)},
+    "GpuruntimeTicketKeysBroken": {f'gpuruntime_ticket_keys{{{API},state="broken"}}': always(1)},
     "GpuruntimeNoStock": {
         f'gpuruntime_stock_units{{{MANAGER},spec="a",state="available"}}': always(0)
     },
