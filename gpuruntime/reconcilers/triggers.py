@@ -52,9 +52,14 @@ class Triggers:
         self._stock_namespace = stock_namespace
         self._listen()
 
+    def add_units(self) -> None:
+        """Add all active units to the backlog."""
+        for held in self._informers.units.store.values():
+            self.units.add(held.metadata.key, lane=Lane.BACKLOG)
+
     def _add_backlog(self) -> None:
+        self.add_units()
         for queue, informer in (
-            (self.units, self._informers.units),
             (self.stock, self._informers.stock),
             (self.pools, self._informers.pools),
         ):

@@ -197,6 +197,7 @@ class Reconcilers:
             client=context.client,
             options=context.activity,
             living=lambda: {unit.metadata.uid for unit in units.values()},
+            on_ready_change=self._triggers.add_units,
             meter=context.meter,
         )
 
@@ -308,6 +309,7 @@ class Reconcilers:
                 holders=holds,
                 starts=starts,
                 term=context.term,
+                gateway_ready=lambda: self.activity.is_gateway_ready if self.activity else None,
             ),
             actor=UnitActor(
                 client=context.client,

@@ -167,10 +167,14 @@ class Timeline:
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccessStatus:
-    """A gateway serves the unit at these addresses; `urls` are by the names of its TCP ports."""
+    """A gateway serves the unit at these addresses; `urls` are by the names of its TCP ports.
+
+    `gatewayReady` says whether a replica of the gateway is ready, once that is known.
+    """
 
     slug: Annotated[str, Schema(maxLength=63)] = ""
     urls: Annotated[dict[str, GatewayURL], Schema(maxProperties=32)] = attrs.field(factory=dict)
+    gatewayReady: bool | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)

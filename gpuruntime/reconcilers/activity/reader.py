@@ -32,6 +32,7 @@ Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
 Fetching: TypeAlias = Callable[[], AbstractAsyncContextManager[Fetch]]
 
 READING_SECONDS: Final = 10.0
+LISTS_WITHOUT_READY: Final = 2
 # 50,000 units with a uid, two numbers and their names.
 MOST_BYTES: Final = 8 * 1024 * 1024
 # In these phases a Pod has no process that serves: it has not begun, or has ended.
@@ -92,9 +93,14 @@ class ActivityReader:
     options: ActivityOptions
     # Returns the uids of the units that exist.
     living: Callable[[], Collection[str]]
+    on_ready_change: Callable[[], None]
     meter: Meter
+    # Whether a replica of the gateway is ready; None until the first list.
+    is_gateway_ready: bool | None = attrs.field(default=None, init=False)
     activity: Activity | None = attrs.field(default=None, init=False)
     _fault: str = attrs.field(default="", init=False)
+    # How many lists in a row had no ready replica.
+    _unready: int = attrs.field(default=0, init=False)
 
     def idle_seconds(self, uid: str) -> float:
         """Return for how long the unit is known to be idle, as of the last round."""
@@ -143,7 +149,16 @@ class ActivityReader:
         page = await self.client.list_page(
             PODS, namespace=self.options.namespace, label_selector=GATEWAY_SELECTOR, limit=0
         )
+        self._note_readiness(any(pod.is_ready for pod in page.items))
         return tuple(pod for pod in page.items if pod.status.phase not in _WITHOUT_PROCESS)
+
+    def _note_readiness(self, is_ready: bool) -> None:
+        """Report a change; it costs a write for each unit, so a short loss does not count."""
+        self._unready = 0 if is_ready else self._unready + 1
+        if is_ready or self._unready >= LISTS_WITHOUT_READY:
+            before, self.is_gateway_ready = self.is_gateway_ready, is_ready
+            if before is not is_ready:
+                self.on_ready_change()
 
     async def _reading(self, pod: Pod, fetch: Fetch) -> Reading | str:
         """Return the replica's reading, or why there is none."""

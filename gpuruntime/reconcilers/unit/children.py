@@ -119,8 +119,13 @@ def access_url(unit: GPUUnit, options: UnitOptions) -> str:
     return f"{unit.spec.access.scheme}://{host}:{port.port}"
 
 
-def access_status(unit: GPUUnit, options: UnitOptions) -> AccessStatus:
-    """Return where a gateway serves the unit: nowhere without one, or if it runs no Pod itself."""
+def access_status(
+    unit: GPUUnit, options: UnitOptions, *, is_gateway_ready: bool | None = None
+) -> AccessStatus:
+    """Return where a gateway serves the unit: nowhere without one, or if it runs no Pod itself.
+
+    While a new leader does not know whether the gateway is ready, the status keeps what it says.
+    """
     public = options.public_address
     is_stock = unit.metadata.namespace == options.stock_namespace
     if public is None or is_stock or unit.spec.is_function_template:
@@ -128,7 +133,8 @@ def access_status(unit: GPUUnit, options: UnitOptions) -> AccessStatus:
     slug = slug_of(unit.metadata.name, unit.metadata.uid)
     ports = (port for port in unit.spec.template.ports if port.protocol == PortProtocol.TCP)
     urls = {port.name: public.of_port(slug, port.port) for port in ports}
-    return AccessStatus(slug=slug, urls=urls)
+    ready = unit.status.access.gatewayReady if is_gateway_ready is None else is_gateway_ready
+    return AccessStatus(slug=slug, urls=urls, gatewayReady=ready)
 
 
 def _service_port(port: Port) -> JsonObject:

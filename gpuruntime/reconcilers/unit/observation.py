@@ -44,6 +44,8 @@ class UnitObserver:
     holders: StorageHolders
     starts: StartLocks
     term: Callable[[], Term]
+    # Units are woken when it changes.
+    gateway_ready: Callable[[], bool | None]
 
     def cached(self, key: Key) -> GPUUnit | None:
         is_stock = key.namespace == self.options.stock_namespace
@@ -93,6 +95,7 @@ class UnitObserver:
             if template
             else None,
             function_owner=owner_of(declarers),
+            is_gateway_ready=self.gateway_ready(),
         )
         by_name = () if labels.UNIT_UID in seen.selector else caches.pods_of(key, uid="")
         pods = caches.pods_of(key, uid=unit.metadata.uid)

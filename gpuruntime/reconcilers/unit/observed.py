@@ -61,6 +61,8 @@ class Observed:
     template: GPUUnit | None = None
     # The oldest unit that declares the function of a template.
     function_owner: GPUUnit | None = None
+    # None if it is not known, or if there is no gateway.
+    is_gateway_ready: bool | None = None
 
     @property
     def gate(self) -> Gate:

@@ -54,6 +54,7 @@ class UnitReporter:
             deployment=deployment,
             pods=observed.pods,
             options=self.options,
+            is_gateway_ready=observed.is_gateway_ready,
             now=self.now(),
         )
         if status == unit.status:
@@ -94,5 +95,7 @@ def _patch_of(before: GPUUnitStatus, after: GPUUnitStatus) -> JsonObject:
     members = codec.to_json(after)
     gone = dict.fromkeys(before.access.urls.keys() - after.access.urls.keys())
     access: JsonObject = {"slug": after.access.slug, "urls": {**gone, **after.access.urls}}
+    if after.access.gatewayReady != before.access.gatewayReady:
+        access["gatewayReady"] = after.access.gatewayReady
     others = {name: member for name, member in members.items() if name != "serverless"}
     return {**others, "access": access}

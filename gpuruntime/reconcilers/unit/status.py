@@ -157,6 +157,7 @@ def status_of(
     deployment: Deployment | None,
     pods: tuple[Pod, ...],
     options: UnitOptions,
+    is_gateway_ready: bool | None = None,
     now: datetime,
 ) -> GPUUnitStatus:
     condition = Condition(
@@ -178,7 +179,7 @@ def status_of(
         observedGeneration=unit.metadata.generation,
         serviceName=child_key(unit).name if publishes else "",
         accessURL=access_url(unit, options) if publishes else "",
-        access=access_status(unit, options),
+        access=access_status(unit, options, is_gateway_ready=is_gateway_ready),
         nodeName=_node_of(unit, pod, runs=verdict.runs),
         timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.runs else None),
         conditions=conditions,

@@ -60,6 +60,7 @@ class Run:
                     namespace=SYSTEM, every_seconds=EVERY_SECONDS, fetching=self._fetching
                 ),
                 living=lambda: UNITS,
+                on_ready_change=lambda: None,
                 meter=NullMeter(),
             )
             try:

@@ -26,6 +26,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.activity.reader import ActivityOptions
 from gpuruntime.reconcilers.informers import ReconcilerContext
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.start_plan import Term
@@ -345,6 +346,7 @@ async def managing(
     mint: Mint | None = None,
     retention_seconds: float = 86_400.0,
     turn: asyncio.Event | None = None,
+    activity: ActivityOptions | None = None,
 ) -> AsyncIterator[Manager]:
     """Run a leader with synced caches during the block; it ends as if killed.
 
@@ -363,6 +365,7 @@ async def managing(
                 rng=Random(3),
                 meter=meter,
                 mint=mint,
+                activity=activity,
             )
         )
         running = [tasks.create_task(reconcilers.run_caches())]

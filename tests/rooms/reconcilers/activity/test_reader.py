@@ -35,10 +35,12 @@ class Gateways:
         self.meter = CountingMeter()
         self.answers: dict[str, bytes | Exception] = {}
         self.asked: list[str] = []
+        self.changes: list[bool | None] = []
         self.reader = ActivityReader(
             client=Client(self.transport),
             options=ActivityOptions(namespace=SYSTEM, every_seconds=30.0, fetching=self._fetching),
             living=lambda: {"u"},
+            on_ready_change=lambda: self.changes.append(self.reader.is_gateway_ready),
             meter=self.meter,
         )
 
@@ -52,6 +54,11 @@ class Gateways:
         self.cluster.call("PATCH", path, {"status": {"phase": phase, "podIP": address}})
         host = f"[{address}]" if ":" in address else address
         self.answers[f"http://{host}:8082/activity"] = REPORT
+
+    def set_ready(self, name: str, *, is_ready: bool) -> None:
+        condition = {"type": "Ready", "status": str(is_ready)}
+        path = PODS.path(namespace=SYSTEM, name=name, subresource="status")
+        self.cluster.call("PATCH", path, {"status": {"conditions": [condition]}})
 
     @property
     def outcomes(self) -> dict[str, float]:
@@ -146,6 +153,29 @@ async def test_a_refused_list_makes_all_units_active_and_is_repeated() -> None:
         await asyncio.sleep(119)
     assert gateways.outcomes == {"not_listed": 2, "read": 2}
     assert gateways.reader.known_seconds == pytest.approx(30)
+
+
+@looptime
+async def test_the_gateway_is_ready_with_a_ready_replica_until_two_lists_have_none() -> None:
+    gateways = Gateways()
+    gateways.add("a", "10.0.0.1")
+    gateways.add("b", "10.0.0.2")
+    gateways.set_ready("a", is_ready=True)
+    async with gateways.reading():
+        await asyncio.sleep(1)
+        assert gateways.changes == [True]
+        gateways.set_ready("a", is_ready=False)
+        await asyncio.sleep(30)
+        gateways.set_ready("b", is_ready=True)
+        await asyncio.sleep(30)
+        gateways.set_ready("b", is_ready=False)
+        await asyncio.sleep(30)
+        assert gateways.changes == [True]
+        gateways.transport.on("GET", PODS.path(namespace=SYSTEM), refused(503, "Unavailable"))
+        await asyncio.sleep(30)
+        assert gateways.changes == [True]
+        await asyncio.sleep(30)
+        assert gateways.changes == [True, False]
 
 
 async def answered(handler: Any) -> bytes:

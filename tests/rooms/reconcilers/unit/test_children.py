@@ -15,6 +15,7 @@ from gpuruntime.models.kinds.units import (
     AccessStatus,
     GPUUnit,
     GPUUnitSpec,
+    GPUUnitStatus,
     child_key,
     selector_of,
 )
@@ -144,6 +145,24 @@ def test_a_gateway_serves_every_tcp_port_of_a_unit_under_its_number() -> None:
         slug=slug, urls={"http": f"https://80--{slug}.units.example.com"}
     )
     assert access_status(unit(), PUBLIC) == AccessStatus(slug=slug)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "after"),
+    [
+        pytest.param(None, None, None, id="not known yet"),
+        pytest.param(None, True, True, id="ready"),
+        pytest.param(True, False, False, id="no longer ready"),
+        pytest.param(True, None, True, id="a new leader does not know yet"),
+    ],
+)
+def test_the_status_says_whether_the_gateway_is_ready(
+    before: bool | None, now: bool | None, after: bool | None
+) -> None:
+    of = unit(template=PORTS)
+    of = attrs.evolve(of, status=GPUUnitStatus(access=AccessStatus(gatewayReady=before)))
+    assert access_status(of, PUBLIC, is_gateway_ready=now).gatewayReady is after
+    assert access_status(of, OPTIONS, is_gateway_ready=now).gatewayReady is None
 
 
 def test_a_port_named_terminal_does_not_have_the_origin_of_the_terminals_page() -> None:

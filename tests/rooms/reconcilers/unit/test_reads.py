@@ -108,6 +108,7 @@ def observer_of(client: Client, caches: Caches) -> UnitObserver:
             ),
         ),
         tombstones=Tombstones(client, namespace=SYSTEM, retention_seconds=60.0, now=lambda: NOW),
+        gateway_ready=lambda: None,
         holders=StorageHolders(
             client,
             caches,

@@ -1,20 +1,25 @@
 """Units of both namespaces on the embedded server, with real caches and queues."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from operator import not_
 from typing import Any
 
 import attrs
 import pytest
 
+from gpuruntime.models.kinds.activity import GATEWAY_APP
+from gpuruntime.models.kinds.labels import APP_NAME
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.activity.reader import ActivityOptions, Fetch
 from gpuruntime.tickets.addresses import parse_public_url, slug_of
 from tests.eventually import equals
 from tests.faults import Fault, refused
-from tests.rooms.operations.cluster import INSTANCE
+from tests.rooms.operations.cluster import INSTANCE, SYSTEM
 from tests.rooms.reconcilers.world import (
     OPTIONS,
     World,
@@ -167,6 +172,56 @@ async def test_the_urls_at_a_gateway_follow_the_ports_and_cost_no_write_of_their
         plain = [each for each in other.ledger.done if each.endswith("/demo/status")]
         assert len(writes) == len(plain)
         assert not other.unit("demo")["status"].get("access", {}).get("slug")
+
+
+@asynccontextmanager
+async def answering() -> AsyncIterator[Fetch]:
+    async def fetch(_: str) -> bytes:
+        return b'{"boot": "b", "since": 1.0, "now": 2.0}'
+
+    yield fetch
+
+
+def set_gateway_ready(world: World, *, is_ready: bool) -> None:
+    path = PODS.path(namespace=SYSTEM, name="gateway", subresource="status")
+    condition = {"type": "Ready", "status": str(is_ready)}
+    status = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [condition]}
+    world.call("PATCH", path, {"status": status})
+
+
+async def test_the_gateways_readiness_is_one_write_for_each_unit_and_none_at_rest() -> None:
+    world = World()
+    body = {
+        "metadata": {"name": "gateway", "labels": {APP_NAME: GATEWAY_APP}},
+        "spec": {"nodeName": "n", "containers": [{"name": "gateway", "image": "i"}]},
+    }
+    world.call("POST", PODS.path(namespace=SYSTEM), body)
+    set_gateway_ready(world, is_ready=True)
+    options = attrs.evolve(OPTIONS, public_address=parse_public_url("https://*.example.com"))
+    activity = ActivityOptions(namespace=SYSTEM, every_seconds=30.0, fetching=answering)
+
+    def told() -> object:
+        return world.unit("demo")["status"]["access"].get("gatewayReady")
+
+    async with living(world), managing(world, options=options, activity=activity):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        assert told() is True
+        await asyncio.sleep(60)
+        written = len(world.ledger.done)
+        await asyncio.sleep(600)
+        assert world.ledger.done[written:] == []
+        set_gateway_ready(world, is_ready=False)
+        await asyncio.sleep(600)
+        assert told() is False
+        assert [each.endswith("/demo/status") for each in world.ledger.done[written:]] == [True]
+    async with living(world), managing(world, options=options):
+        await asyncio.sleep(5)
+        assert told() is False
+    async with living(world), managing(world):
+        await until(
+            lambda: "gatewayReady" in world.unit("demo")["status"]["access"], equals(False)
+        )
 
 
 async def test_deleted_children_are_created_again() -> None:
