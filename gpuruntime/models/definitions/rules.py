@@ -5,20 +5,28 @@ twin, which they find by the text in `TWINS`. To a rule, an absent member and an
 same.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpuruntime.models.definitions.rule_builders import (
+    apart,
+    dns_label,
+    is_sound,
+    mendable_quantity,
+    off_kernel_paths,
+    plain_path,
+    reserved,
+    text_of,
+    unique,
+)
 from gpuruntime.models.definitions.schemas import Rule, Twin
-from gpuruntime.models.definitions.texts import PATH_BELOW_ROOT
 from gpuruntime.models.kubernetes.names import LONGEST_LABEL
-from gpuruntime.models.kubernetes.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
+from gpuruntime.models.kubernetes.quantities import parse_quantity
 
 LONGEST_ORDINAL: Final = 10
 LONGEST_POOL_NAME: Final = LONGEST_LABEL - 1 - LONGEST_ORDINAL  # the hyphen between them
 PLATFORM_ENV: Final = ("SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT")
 DEFAULT_SOCKET: Final = "/tmp/serverless-framework/framework.sock"  # noqa: S108  # inside the Pod
-_KERNEL_PATHS = ("/dev", "/proc", "/sys")
 
 # A rule sees only the name of the metadata, so it recognizes a derived name by its form. That is
 # the digest of an operationID, and the endings by which pools and functions name their units.
@@ -28,124 +36,10 @@ _DERIVED_STORAGE = _DERIVED_POOL
 _DERIVED_UNIT = f"^{_DERIVED}(-(w-)?[1-9][0-9]*)?$"
 
 
-def _dns_label(longest: int) -> Rule:
-    pattern = f"^[a-z0-9]([-a-z0-9]{{0,{longest - 2}}}[a-z0-9])?$"
-    return Rule(
-        text=f"self.metadata.name.matches('{pattern}')",
-        holds=lambda self, _: re.fullmatch(pattern, self["metadata"]["name"]) is not None,
-        message=f"must be a DNS label of at most {longest} characters: lower case letters, "
-        "digits and '-', a letter or digit at both ends",
-        field=".metadata.name",
-    )
-
-
-def _reserved(derived: str) -> Rule:
-    def holds(self: Any, _: Any) -> bool:
-        name = self["metadata"]["name"]
-        return not name.startswith("op-") or re.fullmatch(derived, name) is not None
-
-    return Rule(
-        text=f"!self.metadata.name.startsWith('op-') || self.metadata.name.matches('{derived}')",
-        holds=holds,
-        message="must not begin with 'op-': such names are derived from an operationID",
-        field=".metadata.name",
-        reason="FieldValueForbidden",
-    )
-
-
-def _mendable_quantity(name: str) -> Rule:
-    """Return a rule that lets a quantity change only if it was not valid.
-
-    An absent quantity takes the manager's default, so it cannot be added or removed later.
-    """
-
-    def holds(self: Any, old_self: Any) -> bool:
-        before = old_self.get(name, "")
-        return self.get(name, "") == before or (before != "" and not _is_sound(before))
-
-    old = f"oldSelf.{name}"
-    return Rule(
-        text=f"{_text_of('self', name)} == {_text_of('oldSelf', name)} || "
-        f"({_text_of('oldSelf', name)} != '' && !(isQuantity({old}) && "
-        f"quantity({old}).isGreaterThan(quantity('0')) && "
-        f"quantity({old}).isLessThan(quantity('1Ei'))))",
-        holds=holds,
-        message="cannot change once it is a positive quantity below 1Ei: create another object "
-        "for another envelope",
-        field=f".{name}",
-    )
-
-
-def _text_of(holder: str, name: str) -> str:
-    """Return an expression for the text of a member.
-
-    `.?name.orValue('')` would hide the bound of the text from the estimate of the rule's cost.
-    """
-    return f"(has({holder}.{name}) ? {holder}.{name} : '')"
-
-
-def _is_sound(text: str) -> bool:
-    try:
-        return parse_quantity(text).is_positive_below(EXBIBYTE)
-    except InvalidQuantityError:
-        return False
-
-
-def _unique(*names: str, message: str) -> Rule:
-    same = " && ".join(f"a.{name} == b.{name}" for name in names)
-
-    def holds(self: Any, _: Any) -> bool:
-        keys = [tuple(item[name] for name in names) for item in self]
-        return len(set(keys)) == len(keys)
-
-    return Rule(
-        text=f"self.all(a, self.exists_one(b, {same}))",
-        holds=holds,
-        message=message,  # the reason FieldValueDuplicate would hide it
-    )
-
-
 def _names_a_port(self: Any, _: Any) -> bool:
     primary = self.get("access", {}).get("primaryPort", "")
     ports = self.get("template", {}).get("ports", [])
     return not primary or not ports or any(port["name"] == primary for port in ports)
-
-
-def _off_kernel_paths(name: str) -> Rule:
-    def holds(self: Any, _: Any) -> bool:
-        path = self[name]
-        return not any(path == kernel or path.startswith(f"{kernel}/") for kernel in _KERNEL_PATHS)
-
-    return Rule(
-        text=f"!{list(_KERNEL_PATHS)}.exists(p, self.{name} == p || "
-        f"self.{name}.startsWith(p + '/'))",
-        holds=holds,
-        message=f"must be outside {', '.join(_KERNEL_PATHS)}: "
-        "they belong to the container runtime",
-        field=f".{name}",
-        reason="FieldValueForbidden",
-    )
-
-
-def _plain_path(name: str) -> Rule:
-    return Rule(
-        text=f"self.{name}.matches('{PATH_BELOW_ROOT}')",
-        holds=lambda self, _: re.fullmatch(PATH_BELOW_ROOT, self[name]) is not None,
-        message="must be an absolute path below '/', without '.', '..', ':' or a '/' at its end",
-        field=f".{name}",
-    )
-
-
-def _apart(name: str, message: str) -> Rule:
-    def holds(self: Any, _: Any) -> bool:
-        paths = [item[name] for item in self]
-        return not any(below.startswith(f"{path}/") for path in paths for below in paths)
-
-    return Rule(
-        text=f"self.all(a, !self.exists(b, b.{name}.startsWith(a.{name} + '/')))",
-        holds=holds,
-        message=message,
-    )
 
 
 def _has_one_worker_for_storage(self: Any, _: Any) -> bool:
@@ -197,8 +91,8 @@ def _generation_of(spec: Any) -> Any:
     return (spec.get("access") or {}).get("generation", 0)
 
 
-UNIT_NAME: Final = (_dns_label(LONGEST_LABEL), _reserved(_DERIVED_UNIT))
-POOL_NAME: Final = (_dns_label(LONGEST_POOL_NAME), _reserved(_DERIVED_POOL))
+UNIT_NAME: Final = (dns_label(LONGEST_LABEL), reserved(_DERIVED_UNIT))
+POOL_NAME: Final = (dns_label(LONGEST_POOL_NAME), reserved(_DERIVED_POOL))
 
 IMMUTABLE: Final = Rule(
     text="self == oldSelf",
@@ -206,29 +100,29 @@ IMMUTABLE: Final = Rule(
     message="cannot change: create another object for another envelope",
 )
 ENVELOPE: Final = (
-    _mendable_quantity("cpu"),
-    _mendable_quantity("memory"),
+    mendable_quantity("cpu"),
+    mendable_quantity("memory"),
     Rule(
-        text=f"{_text_of('self', 'gpuProduct')} == {_text_of('oldSelf', 'gpuProduct')}",
+        text=f"{text_of('self', 'gpuProduct')} == {text_of('oldSelf', 'gpuProduct')}",
         holds=lambda self, old: bool(self.get("gpuProduct", "") == old.get("gpuProduct", "")),
         message="cannot change: create another object for another envelope",
         field=".gpuProduct",
     ),
 )
 
-UNIQUE_PORT_NAMES: Final = _unique("name", message="ports must have different names")
-UNIQUE_PORT_NUMBERS: Final = _unique(
+UNIQUE_PORT_NAMES: Final = unique("name", message="ports must have different names")
+UNIQUE_PORT_NUMBERS: Final = unique(
     "port", "protocol", message="ports must differ in number or protocol"
 )
-UNIQUE_ENV_NAMES: Final = _unique("name", message="envs must have different names")
-UNIQUE_STORAGES: Final = _unique("name", message="a storage can be mounted once only")
-UNIQUE_MOUNT_PATHS: Final = _unique("mountPath", message="storages need different mountPaths")
-APART_MOUNT_PATHS: Final = _apart(
+UNIQUE_ENV_NAMES: Final = unique("name", message="envs must have different names")
+UNIQUE_STORAGES: Final = unique("name", message="a storage can be mounted once only")
+UNIQUE_MOUNT_PATHS: Final = unique("mountPath", message="storages need different mountPaths")
+APART_MOUNT_PATHS: Final = apart(
     "mountPath",
     "a storage cannot be mounted below another one: give each a path beside the others",
 )
-UNIQUE_FILES: Final = _unique("path", message="files must have different paths")
-APART_FILES: Final = _apart("path", "a file cannot be below another one: give it another folder")
+UNIQUE_FILES: Final = unique("path", message="files must have different paths")
+APART_FILES: Final = apart("path", "a file cannot be below another one: give it another folder")
 
 FREE_ENV_NAME: Final = Rule(
     text=f"!(self.name in {list(PLATFORM_ENV)})",
@@ -238,7 +132,7 @@ FREE_ENV_NAME: Final = Rule(
     reason="FieldValueForbidden",
 )
 ONE_ENV_VALUE: Final = Rule(
-    text=f"!has(self.secret) || {_text_of('self', 'value')} == ''",
+    text=f"!has(self.secret) || {text_of('self', 'value')} == ''",
     holds=lambda self, _: not self.get("secret") or not self.get("value"),
     message="must be left out with a secret, which has the value",
     field=".value",
@@ -252,11 +146,11 @@ PRIMARY_PORT: Final = Rule(
     field=".access.primaryPort",
 )
 
-PLAIN_MOUNT_PATH: Final = _plain_path("mountPath")
-PLAIN_FILE_PATH: Final = _plain_path("path")
-FREE_MOUNT_PATH: Final = _off_kernel_paths("mountPath")
-FREE_FILE_PATH: Final = _off_kernel_paths("path")
-FREE_SOCKET_PATH: Final = _off_kernel_paths("socketPath")
+PLAIN_MOUNT_PATH: Final = plain_path("mountPath")
+PLAIN_FILE_PATH: Final = plain_path("path")
+FREE_MOUNT_PATH: Final = off_kernel_paths("mountPath")
+FREE_FILE_PATH: Final = off_kernel_paths("path")
+FREE_SOCKET_PATH: Final = off_kernel_paths("socketPath")
 
 WORKER_RANGE: Final = Rule(
     text="self.minAvailableCount <= self.maxWorkers",
@@ -339,9 +233,9 @@ RISING_BY_ONE: Final = Rule(
 
 def _never_shrinks(self: Any, old_self: Any) -> bool:
     before, after = old_self["size"], self["size"]
-    if not _is_sound(before):
+    if not is_sound(before):
         return True
-    return _is_sound(after) and parse_quantity(after) >= parse_quantity(before)
+    return is_sound(after) and parse_quantity(after) >= parse_quantity(before)
 
 
 def _has_one_source(self: Any, _: Any) -> bool:
@@ -362,7 +256,7 @@ NEVER_SHRINKS: Final = Rule(
     field=".size",
 )
 FIXED_CLASS: Final = Rule(
-    text=f"{_text_of('self', 'storageClassName')} == {_text_of('oldSelf', 'storageClassName')}",
+    text=f"{text_of('self', 'storageClassName')} == {text_of('oldSelf', 'storageClassName')}",
     holds=lambda self, old: bool(
         self.get("storageClassName", "") == old.get("storageClassName", "")
     ),
@@ -396,7 +290,7 @@ NOT_ITSELF: Final = Rule(
     message="cannot be the storage itself",
     field=".spec.prepare.fromStorageName",
 )
-STORAGE_NAME: Final = (_dns_label(LONGEST_LABEL), _reserved(_DERIVED_STORAGE))
+STORAGE_NAME: Final = (dns_label(LONGEST_LABEL), reserved(_DERIVED_STORAGE))
 
 TWINS: Final[Mapping[str, Twin]] = {
     rule.text: rule.holds
