@@ -5,7 +5,7 @@ from typing import Final
 
 from gpuruntime.client import waiting
 from gpuruntime.client.requests import named
-from gpuruntime.commands import bodies, tables
+from gpuruntime.commands import bodies, values
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
@@ -108,7 +108,7 @@ def _answered(session: Session, view: InvocationView) -> int:
     if session.options.output != "table":
         session.print_one(view)
     elif view.state == State.SUCCEEDED:
-        session.terminal.answer(tables.as_json(view.body))
+        session.terminal.answer(values.as_json(view.body))
     else:
         session.print_one(view, in_full=True)
     return ExitCode.DONE if view.state == State.SUCCEEDED else ExitCode.REFUSED

@@ -19,7 +19,7 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.messages import Reply
 from gpuruntime.client.requests import named
-from gpuruntime.commands import bodies, tables
+from gpuruntime.commands import bodies, tables, values
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.encoding.json import JsonObject
@@ -29,8 +29,8 @@ ReadT = TypeVar("ReadT")
 
 WATCH_SECONDS: Final = 2.0
 _DOCUMENTS: Final[dict[str, Callable[[Any], str]]] = {
-    "json": tables.as_json,
-    "yaml": tables.as_yaml,
+    "json": values.as_json,
+    "yaml": values.as_yaml,
 }
 
 

@@ -1,7 +1,6 @@
-"""Views as people and as programs read them."""
+"""Views as people read them."""
 
 import io
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,7 +9,6 @@ from typing import Any
 import attrs
 import msgspec
 import pytest
-import yaml
 
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands import tables
@@ -116,22 +114,10 @@ def leaves(value: object) -> Iterator[str]:
             yield str(value)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-5, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d")],
-)
-def test_an_age_is_short(seconds: float, text: str) -> None:
-    assert tables.age(NOW - timedelta(seconds=seconds), NOW) == text
-
-
 def test_unknown_numbers_of_gpus_show_as_a_question_mark() -> None:
     held = {"gpuHeldByStock": None, "gpuHeldByUnits": 2, "gpuHeldByOthers": None, "gpuFree": 0}
     view = GpuProductView(product="H100", nodes=1, gpuCapacity=8, gpuAllocatable=8, **held)
     assert tables.row(view, NOW).split() == ["H100", "1", "8", "8", "?", "2", "?", "0"]
-
-
-def test_a_missing_moment_has_no_age() -> None:
-    assert tables.age(None, NOW) == ""
 
 
 def test_columns_are_aligned_and_a_cell_is_one_line() -> None:
@@ -169,16 +155,6 @@ def test_details_are_printable_line_by_line() -> None:
     template = attrs.evolve(FULL_UNIT.template, envs=(EnvVar(name="A", value="1\x1b\n2"),))
     text = tables.details(attrs.evolve(hostile, template=template), NOW)
     assert text.replace("\n", "").isprintable()
-
-
-def test_a_document_is_printable_and_keeps_its_meaning() -> None:
-    for text, read in (
-        (tables.as_json(HOSTILE), json.loads),
-        (tables.as_yaml(HOSTILE), yaml.safe_load),
-    ):
-        assert text.replace("\n", "").isprintable()
-        assert read(text)["name"] == HOSTILE.name
-    assert "grüße" in tables.as_yaml(FileEntry(name="grüße"))
 
 
 def test_steps_of_a_timeline_count_from_the_first() -> None:
