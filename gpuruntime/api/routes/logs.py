@@ -10,9 +10,10 @@ from aiohttp import hdrs, web
 from gpuruntime.api.auth.access import Verb, unit_access
 from gpuruntime.api.http.routing import READ, TEXT, Answer, Call, Form, Route
 from gpuruntime.api.routes.units import UNIT
-from gpuruntime.api.views.unit_logs import CONTAINER, LogQuery, UnitLogs
+from gpuruntime.api.views.unit_logs import LogQuery, UnitLogs
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import Name
+from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER
 from gpuruntime.operations.units import Units
 
 # Without writes, only this check finds out that the reader of a silent log has left.
@@ -30,7 +31,7 @@ class ReadLog:
         Schema(minimum=0, maximum=_MOST_LINES, description="Last lines only; absent, all."),
     ] = None
     follow: Annotated[bool, Schema(description="Go on until the container ends.")] = False
-    container: Name = CONTAINER
+    container: Name = RUNTIME_CONTAINER
     sinceSeconds: Annotated[
         int | None,
         Schema(minimum=1, maximum=_MOST_SECONDS, description="Lines of the last seconds only."),

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
 
 import attrs
 
@@ -11,19 +10,18 @@ from gpuruntime.api.views.unit_events import pods_of
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import BadRequestError, NotFoundError, UnreachableError
 from gpuruntime.kube.transport import StreamResponse
+from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.pods import PODS, Pod
 from gpuruntime.operations.errors import bounded
 from gpuruntime.strict.structure import Problem, StrictError
-
-CONTAINER: Final = "runtime"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogQuery:
     """A request for a log; without `tail` and `since_seconds` it is the whole log."""
 
-    container: str = CONTAINER
+    container: str = RUNTIME_CONTAINER
     tail: int | None = None
     follow: bool = False
     since_seconds: int | None = None

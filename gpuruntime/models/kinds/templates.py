@@ -1,7 +1,7 @@
 """The template is the part of a spec that units and pools share: what the container runs."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import attrs
 
@@ -19,6 +19,9 @@ from gpuruntime.models.definitions.rules import (
 from gpuruntime.models.definitions.schemas import Nullable, Rule, Schema
 from gpuruntime.models.definitions.texts import Argument, EnvName, MountPath, PortName
 from gpuruntime.models.kinds.secrets import SecretKey
+
+# The name of the container that a template describes; the other one of a Pod is the worker.
+RUNTIME_CONTAINER: Final = "runtime"
 
 
 class PortProtocol(StrEnum):

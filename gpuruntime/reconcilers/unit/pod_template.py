@@ -10,7 +10,7 @@ import attrs
 
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
-from gpuruntime.models.kinds.templates import Port, PortProtocol
+from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER, Port, PortProtocol
 from gpuruntime.models.kinds.units import GPUUnit, Readiness, selector_of
 from gpuruntime.models.kubernetes.quantities import Quantity, parse_quantity
 from gpuruntime.reconcilers.children.pod_security import (
@@ -34,7 +34,6 @@ from gpuruntime.reconcilers.unit.sidecar import (
     socket_mount,
 )
 
-CONTAINER: Final = "runtime"
 RESERVATION_IMAGE: Final = "busybox:1.36"
 SLEEP: Final = ("sh", "-c", "sleep infinity")
 SHARED_MEMORY: Final = "shared-memory"
@@ -129,7 +128,7 @@ def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
         "lifecycle": drained_first(unit) if has_worker(unit, options) else {},
     }
     return {
-        "name": CONTAINER,
+        "name": RUNTIME_CONTAINER,
         "image": unit.spec.image or RESERVATION_IMAGE,
         "env": [*_platform_env(unit, options), *_caller_env(unit)],
         "resources": _resources(unit, options),

@@ -11,10 +11,11 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.pods import ContainerStatus, Pod
 from gpuruntime.models.kubernetes.timestamps import rfc3339
-from gpuruntime.reconcilers.unit.pod_template import CONTAINER, probed_port
+from gpuruntime.reconcilers.unit.pod_template import probed_port
 
 # Three seconds, and the second that may be cut off each moment of a Pod.
 SLOW_SECONDS: Final = 4.0
@@ -106,7 +107,7 @@ def _pulling(pod: Pod) -> str:
 
 def _listening(pod: Pod, unit: GPUUnit | None) -> str:
     names = [each.name for each in pod.status.containerStatuses if not each.ready]
-    port = probed_port(unit) if unit and CONTAINER in names else None
+    port = probed_port(unit) if unit and RUNTIME_CONTAINER in names else None
     if port is not None:
         return f"container runs, port {port.port} does not take connections"
     if not names:
