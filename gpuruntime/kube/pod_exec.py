@@ -1,7 +1,7 @@
 """Commands in containers: one WebSocket each, with the streams as channels of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 from typing import Final
@@ -80,12 +80,19 @@ class _Ending:
 
 @asynccontextmanager
 async def execute(client: Client, pod: Key, command: Command) -> AsyncIterator["Execution"]:
-    """Start a command; the end of the block closes its streams.
+    """Start a command as `open_channels` does; the end of the block closes its streams."""
+    async with open_channels(client, pod, command) as socket:
+        yield Execution(socket, _call_of(pod))
+
+
+@asynccontextmanager
+async def open_channels(client: Client, pod: Key, command: Command) -> AsyncIterator[Socket]:
+    """Start a command and yield its messages; the end of the block closes its streams.
 
     Raise BadRequestError for a command or a container that cannot run, and NotFoundError without
     the Pod. Raise OutcomeUnknownError if the command may run and cannot be followed.
     """
-    call = Call(CONNECT, f"{PODS}/{SUBRESOURCE}", str(pod))
+    call = _call_of(pod)
     fault = fault_of(command.arguments)
     if fault:
         raise BadRequestError(f"{call}: {fault}", 400)
@@ -98,7 +105,11 @@ async def execute(client: Client, pod: Key, command: Command) -> AsyncIterator["
         ("tty", str(command.has_terminal).lower()),
     )
     async with client.socket(PODS, pod, SUBRESOURCE, query, protocol=PROTOCOL) as socket:
-        yield Execution(socket, call)
+        yield socket
+
+
+def _call_of(pod: Key) -> Call:
+    return Call(CONNECT, f"{PODS}/{SUBRESOURCE}", str(pod))
 
 
 def fault_of(arguments: tuple[str, ...]) -> str:
@@ -147,7 +158,7 @@ class Execution:
             )
         await self._send(Channel.RESIZE, codec.encode({"Width": columns, "Height": rows}))
 
-    async def output(self) -> AsyncIterator[Output]:
+    async def output(self) -> AsyncGenerator[Output, None]:
         """Yield until the command has ended, and set its exit code.
 
         Raise an ApiError if the command could not be run, and UnreachableError if the connection
