@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import attrs
 import pytest
 import pytest_asyncio
 
@@ -34,67 +33,21 @@ from tests.proofs.conformance.stream_cases import (
     Scene,
     name_of,
 )
-from tests.proofs.real_cluster.controlplane import ControlPlane, Options
-from tests.proofs.real_cluster.fixtures import started
-from tests.proofs.real_cluster.processes import free_port
-from tests.rooms.kube.servers import Authority
+from tests.proofs.real_cluster.kwok_streams import (
+    StreamingCluster,
+    is_listening,
+    started_with_streams,
+)
 
 IMAGE = "example/echo:1"
-HOST = "127.0.0.1"
 START_SECONDS = 30.0
-
-
-@attrs.frozen
-class RealCluster:
-    """A control plane whose kwok forwards every port to one of this machine."""
-
-    plane: ControlPlane
-    port: int
 
 
 @pytest.fixture(scope="module")
 def real_cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RealCluster]:
-    folder = tmp_path_factory.mktemp("kwok")
-    certificate = Authority(folder).issue("kubelet", host="localhost")
-    node_port, port = free_port(), free_port()
-    configuration = folder / "kwok.yaml"
-    configuration.write_text(
-        "\n---\n".join(map(json.dumps, (cluster_exec(), cluster_port_forward(port))))
-    )
-    flags = (
-        f"--config={configuration}",
-        f"--node-ip={HOST}",
-        f"--node-port={node_port}",
-        f"--tls-cert-file={certificate.file}",
-        f"--tls-private-key-file={certificate.key}",
-    )
-    options = Options(nodes=1, kwok_flags=flags)
-    for plane in started(tmp_path_factory, pytestconfig, options):
-        address = {"addresses": [{"type": "InternalIP", "address": HOST}]}
-        endpoint = {"daemonEndpoints": {"kubeletEndpoint": {"Port": node_port}}}
-        patch = json.dumps({"status": address | endpoint})
-        plane.kubectl("patch", "node", "gpu-0", "--subresource=status", "-p", patch)
-        yield RealCluster(plane, port)
-
-
-def cluster_exec() -> JsonObject:
-    return {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "ClusterExec",
-        "metadata": {"name": "here"},
-        "spec": {"execs": [{"local": {}}]},
-    }
-
-
-def cluster_port_forward(port: int) -> JsonObject:
-    return {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "ClusterPortForward",
-        "metadata": {"name": "here"},
-        "spec": {"forwards": [{"target": {"address": HOST, "port": port}}]},
-    }
+) -> Iterator[StreamingCluster]:
+    yield from started_with_streams(tmp_path_factory, pytestconfig)
 
 
 @asynccontextmanager
@@ -146,7 +99,7 @@ async def embedded(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 
 
 @pytest_asyncio.fixture
-async def real(real_cluster: RealCluster, unique: str) -> AsyncIterator[Scene]:
+async def real(real_cluster: StreamingCluster, unique: str) -> AsyncIterator[Scene]:
     command = (sys.executable, "-c", ECHO, str(real_cluster.port))
     echo = await asyncio.create_subprocess_exec(*command)
     try:
@@ -156,14 +109,6 @@ async def real(real_cluster: RealCluster, unique: str) -> AsyncIterator[Scene]:
     finally:
         echo.kill()
         await echo.wait()
-
-
-async def is_listening(port: int) -> bool:
-    with suppress(OSError):
-        _, writer = await asyncio.open_connection(HOST, port)
-        writer.close()
-        return True
-    return False
 
 
 async def scene(client: Client, name: str) -> Scene:
