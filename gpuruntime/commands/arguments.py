@@ -221,6 +221,11 @@ VERBS: Final = (
         is_listed=False, takes_command=True, runs_it=True),
     Verb("units shell", "run a login shell in a unit's container", (NAME,),
         is_listed=False, runs_it=True),
+    Verb("units ssh", "run OpenSSH; behind two dashes its options and a command", (
+        NAME,
+        (arg("--stdio", action="store_true", help="carry the connection, as a ProxyCommand"),
+         arg("--config", action="store_true", help="print a host for ~/.ssh/config"))),
+        is_listed=False, takes_command=True, runs_it=True),
     Verb("units forward", "forward local ports to ports of a unit, until Ctrl-C", (
         NAME, arg("ports", nargs="+", metavar="[LOCAL:]PORT",
                   help="an empty LOCAL takes any free port")), is_listed=False),

@@ -30,6 +30,7 @@ from gpuruntime.commands import (
     reach,
     secrets,
     serverless,
+    ssh,
     status,
     stock,
     storages,
@@ -60,6 +61,7 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "units shell": reach.shell,
     "units forward": reach.forward,
     "units cp": copying.copy,
+    "units ssh": ssh.ssh,
     "units wake": reach.wake,
     "units tickets revoke": units.revoke_tickets,
     "tickets create": units.create_ticket,
@@ -136,7 +138,7 @@ async def perform(
 ) -> int:
     try:
         async with connect(_options(settings)) as client:
-            session = Session(client=client, terminal=terminal, options=options)
+            session = Session(client=client, terminal=terminal, options=options, settings=settings)
             return await ACTIONS[options.action](session) or ExitCode.DONE
     except (ClientError, ConfigurationError) as error:
         told = "; ".join((words_of(error), *getattr(error, "__notes__", ())))

@@ -23,6 +23,7 @@ from gpuruntime.commands import bodies, tables, values
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.settings.client import ClientSettings
 
 ViewT = TypeVar("ViewT")
 ReadT = TypeVar("ReadT")
@@ -45,6 +46,7 @@ class Session:
     client: Client
     terminal: Terminal
     options: argparse.Namespace
+    settings: ClientSettings
 
     def print_one(self, view: Any, *, in_full: bool = False) -> None:
         if self.options.output in _DOCUMENTS:

@@ -1,8 +1,9 @@
 """Groups of tasks whose errors stay what they are."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 
 @asynccontextmanager
@@ -13,3 +14,12 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
             yield group
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
+
+
+async def first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Return when the first work ends, and cancel the others; raise its error as it is."""
+    async with task_group() as group:
+        tasks = [group.create_task(each) for each in works]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()

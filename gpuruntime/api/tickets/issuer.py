@@ -172,6 +172,8 @@ def commands_of(claims: Claims, address: GatewayAddress) -> dict[str, str]:
         found["cp"] = f"gpuruntime units cp FILE {unit}:FILE"
     if Use.FORWARD in claims.use:
         found["forward"] = f"gpuruntime units forward {unit} {port or 'PORT'}"
+    if Use.SSH in claims.use:
+        found["ssh"] = f"gpuruntime units ssh {unit}"
     return found
 
 

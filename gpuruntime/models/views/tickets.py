@@ -18,12 +18,16 @@ class TicketUnit:
 
 @attrs.frozen(kw_only=True, slots=False)
 class SshAddress:
-    """The gateway's SSH listener; the ticket is the password of the user."""
+    """The gateway's SSH listener; the ticket is the password of the user.
+
+    `hostKeys` are the gateway's own, as lines such as `ssh-ed25519 AAAA…`.
+    """
 
     host: str
     port: int
     user: str
     command: str
+    hostKeys: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True, slots=False)

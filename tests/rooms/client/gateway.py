@@ -165,10 +165,17 @@ class Site:
             terminalURL="",
             execURL=f"{below}/exec" if Use.EXEC in uses else "",
             forwardURL=f"{below}/forward?port={port}" if Use.FORWARD in uses else "",
-            ssh=SshAddress(host="ssh.localhost", port=22, user=self.unit.name, command="ssh")
-            if Use.SSH in uses
-            else None,
+            ssh=self._ssh() if Use.SSH in uses else None,
             sshURL=f"{below}/ssh" if Use.SSH in uses else "",
+        )
+
+    def _ssh(self) -> SshAddress:
+        return SshAddress(
+            host="ssh.localhost",
+            port=22,
+            user=self.unit.name,
+            command="ssh",
+            hostKeys=self.host_keys,
         )
 
     async def _reached(self, request: web.BaseRequest, verb: str) -> web.StreamResponse:

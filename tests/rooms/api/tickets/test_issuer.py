@@ -148,6 +148,7 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Any], dict[str, str]]]] = {
         },
     ),
     "forward": ("forward", {}, {"forward": "gpuruntime units forward demo PORT"}),
+    "ssh": ("ssh", {}, {"ssh": "gpuruntime units ssh demo"}),
     "forward of one port": (
         "forward",
         {"port": 9090},
