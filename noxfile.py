@@ -33,14 +33,14 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def typing(session: nox.Session) -> None:
     """Run mypy, strict, over the product and its tests."""
-    install(session, "typing", "local")
+    install(session, "typing", "local", "ssh")
     session.run("mypy", "--no-error-summary")
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run every test that needs only Python."""
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     for shell in ("zsh", "fish"):
         if shutil.which(shell) is None:
             session.warn(f"{shell} is not installed: nothing asks it for completions")
@@ -52,7 +52,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def cluster(session: nox.Session) -> None:
     """Run the suites against a real control plane; build it first if there is none."""
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     for proof in ("real_cluster", "real_file_server", "monitoring", "browser"):
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     # Objects that a thread of the fault proxy leaves unclosed are no fault of the product.
@@ -65,7 +65,7 @@ def node(session: nox.Session) -> None:
     """Run the suites against one real node with real Pods; needs root, and leaves no trace."""
     if os.geteuid() != 0:
         session.error("a real node needs root: run `nox -s node` as root")
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     for proof in ("real_cluster", "real_node", "real_file_server"):
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     session.run("python", "-m", "tests.rooms.serverless.binaries")

@@ -96,6 +96,16 @@ class Gate:
         demand_known(self._watch_age())
         return visit(claims, wanted, self._found(wanted))
 
+    def running_unit(self, name: str) -> GPUUnit:
+        """Return the unit for a caller who shows no token, if it runs. Raise GatewayError."""
+        demand_known(self._watch_age())
+        unit = self._units.named(name)
+        if unit is None or provenance.is_terminating(unit):
+            raise GatewayError(Code.UNIT_UNKNOWN, "no such unit runs")
+        if unit.spec.suspended:
+            raise suspended_error(unit)
+        return unit
+
     def _claims_in(self, presented: Presented) -> Claims:
         if not presented.token:
             raise GatewayError(Code.TICKET_MISSING, "a ticket is needed, and none is presented")
