@@ -21,6 +21,7 @@ from gpuruntime.kube.errors import (
     BadRequestError,
     ConflictError,
     InvalidError,
+    KubeError,
     MalformedAnswerError,
     NotFoundError,
     OutcomeUnknownError,
@@ -42,6 +43,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.secrets import SECRET_METADATA
 from gpuruntime.models.requests.secrets import CreateSecret, RegistryLogin
+from gpuruntime.operations.claim.protocol import REFUSAL_STATUSES
 from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.errors import (
     NameTakenError,
@@ -103,7 +105,12 @@ class Secrets:
             while True:
                 secret, was_new = await self._list(request)
                 is_new = is_new or was_new
-                await self._write(request)
+                try:
+                    await self._write(request)
+                except (ApiError, StrictError) as error:
+                    if was_new and _is_refusal(error):
+                        await self._withdraw(request, secret)
+                    raise
                 # Another replica may have deleted the secret between the two writes.
                 if name in (await self._index(tenant)).listed:
                     return secret, is_new
@@ -160,6 +167,13 @@ class Secrets:
             text = codec.encode(codec.to_json(entry)).decode()
             if await self._put(request.tenant, {request.name: text}, index):
                 return entry, known is None
+
+    async def _withdraw(self, request: CreateSecret, entry: ListedSecret) -> None:
+        """Remove the name of a refused Secret, unless another store has listed it meanwhile."""
+        with suppress(KubeError):
+            while (index := await self._index(request.tenant)).listed.get(request.name) == entry:
+                if await self._put(request.tenant, {request.name: None}, index):
+                    return
 
     async def _index(self, tenant: str) -> _Index:
         try:
@@ -248,6 +262,11 @@ def _entry_of(text: str) -> ListedSecret:
     except codec.MalformedObjectError:
         never = datetime.fromtimestamp(0, UTC)
         return ListedSecret(createdAt=never, updatedAt=never)
+
+
+def _is_refusal(error: ApiError | StrictError) -> bool:
+    """Return whether the cluster has certainly not written the Secret."""
+    return isinstance(error, StrictError) or error.status in REFUSAL_STATUSES
 
 
 @contextmanager

@@ -6,7 +6,9 @@ from typing import Any
 import attrs
 
 from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.secrets import KUBERNETES_TYPES, secret_name_of
 from gpuruntime.models.kinds.units import GPUUnitStatus
+from gpuruntime.operations.secrets import SECRETS_APP
 from tests.rooms.manifests.overlays import NAMES, documents
 
 # Annotations on objects of other kinds, or for other accounts to read and change.
@@ -58,6 +60,19 @@ def test_the_policy_protects_every_field_of_a_units_status_except_serverless() -
     named = re.findall(r"oldObject\.\?status\.\?(\w+)", validation["expression"])
     parts = [each.name for each in attrs.fields(GPUUnitStatus)]
     assert sorted(named) == sorted(set(parts) - {"serverless"})
+
+
+def test_the_policy_admits_the_secrets_that_the_api_stores() -> None:
+    whole = str(spec_of("gpuruntime-secrets")["validations"])
+    of_a_secret = re.search(r"matches\('(.*?)'\)", whole)
+    assert of_a_secret is not None
+    assert re.search(of_a_secret[1], secret_name_of("team-a", "hub"))
+    assert not re.search(of_a_secret[1], "worker-hub")
+    for text in (labels.APP_NAME, labels.MANAGED_BY, SECRETS_APP, labels.MANAGER):
+        assert f"'{text}'" in whole
+    types = re.search(r"in \[(.*?)\]", whole)
+    assert types is not None
+    assert set(re.findall("'(.*?)'", types[1])) == set(KUBERNETES_TYPES.values())
 
 
 def test_each_policy_is_bound_and_denies_if_it_cannot_be_evaluated() -> None:

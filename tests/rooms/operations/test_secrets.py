@@ -20,6 +20,7 @@ from gpuruntime.models.requests.secrets import CreateSecret, RegistryLogin
 from gpuruntime.operations.errors import (
     ClusterUnavailableError,
     NameTakenError,
+    OperationsError,
     RefusedError,
     SecretNotFoundError,
     TooManySecretsError,
@@ -55,7 +56,7 @@ class Between:
         self.sent.append(f"{request.method} {request.path}")
         if number in self.before:
             await self.before.pop(number)()
-        if self.answer is not None and "secrets" in request.path:
+        if self.answer is not None and f"{INSTANCE}/secrets" in request.path:
             return self.answer
         return await self.inner.request(request)
 
@@ -342,6 +343,44 @@ async def test_the_clusters_words_about_a_secret_are_not_repeated(
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     assert shown
     assert CANARY not in " ".join(shown)
+
+
+REFUSED = [refusal(422, "Invalid"), refusal(403, "Forbidden"), refusal(429, "TooManyRequests")]
+
+
+@pytest.mark.parametrize("answer", REFUSED, ids=["invalid", "forbidden", "too many requests"])
+async def test_a_new_name_whose_secret_the_cluster_refuses_is_not_listed(answer: Response) -> None:
+    cluster = Cluster()
+    async with process(cluster) as (secrets, between):
+        between.answer = answer
+        with pytest.raises((StrictError, OperationsError)):
+            await secrets.store(HUB)
+        assert await secrets.of_tenant("") == {}
+        between.answer = None
+        assert (await secrets.store(HUB))[1], "the name is new again"
+
+
+async def test_a_name_stays_listed_if_a_change_is_refused_or_its_outcome_is_unknown() -> None:
+    async with process(Cluster()) as (secrets, between):
+        between.answer = refusal(500, "InternalError")
+        with pytest.raises(UnknownOutcomeError):
+            await secrets.store(HUB)
+        assert "hub" in await secrets.of_tenant("")
+        between.answer = refusal(422, "Invalid")
+        with pytest.raises(StrictError):
+            await secrets.store(HUB)
+        assert "hub" in await secrets.of_tenant("")
+
+
+async def test_a_refused_store_leaves_the_name_that_another_replica_has_listed_meanwhile() -> None:
+    cluster = Cluster()
+    async with process(cluster) as (secrets, between), process(cluster) as (other, _):
+        between.answer = refusal(403, "Forbidden")
+        between.before[1] = lambda: other.store(HUB)
+        with pytest.raises(RefusedError):
+            await secrets.store(HUB)
+        assert "hub" in await other.of_tenant("")
+    assert set(stored(cluster)) == {key_of("hub")}
 
 
 def test_a_request_is_printed_without_its_values() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.secrets import secret_name_of
+from gpuruntime.operations.secrets import SECRETS_APP
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.proofs.real_cluster.product import Installation, installation
@@ -20,6 +23,7 @@ pytestmark = pytest.mark.cluster
 ROLES = ("manager", "api", "activator")
 GROUP = "runtime.lokiwager.io"
 STATUS = "a status can only be written by gpuruntime's manager"
+ONLY_OF_TENANTS = "the api of gpuruntime may only write Secrets that it stores for tenants"
 CLAIM = {"metadata": {"annotations": {f"{GROUP}/claimed-by": "elsewhere/mine"}}}
 # A cluster administrator, and an editor with every right on our kinds.
 EDITOR = """
@@ -67,15 +71,18 @@ class Admitted:
 
     def patch(self, user: str, what: str, body: object) -> None:
         """Patch `kinds/name` or `kinds/name/status`, without kubectl's reads before it."""
+        self.send(user, "PATCH", f"apis/{GROUP}/v1alpha1/namespaces/{self.at}/{what}", body)
+
+    def send(self, user: str, method: str, path: str, body: object = None) -> None:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {
             "Authorization": f"Bearer {self.made.plane.token}",
-            "Content-Type": "application/merge-patch+json",
+            "Content-Type": kind,
             "Impersonate-User": user,
         }
-        root = f"{self.made.plane.url}/apis/{GROUP}/v1alpha1/namespaces/{self.at}"
-        asked = urllib.request.Request(
-            f"{root}/{what}", json.dumps(body).encode(), headers, method="PATCH"
-        )
+        url = f"{self.made.plane.url}/{path}"
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(url, data, headers, method=method)
         tls = ssl.create_default_context(cafile=self.made.plane.certificate)
         try:
             urllib.request.urlopen(asked, timeout=30, context=tls).close()
@@ -185,6 +192,38 @@ def test_only_the_manager_writes_the_status_of_a_pool(admitted: Admitted) -> Non
     admitted.status(admitted.account("manager"), "stockpools/pool", phase="Empty")
     with pytest.raises(ControlPlaneError, match=STATUS):
         admitted.status("editor", "stockpools/pool", phase="Ready")
+
+
+def test_the_api_writes_the_secrets_of_tenants_and_no_others(admitted: Admitted) -> None:
+    plane, instance = admitted.made.plane, admitted.made.instance
+    api, path = admitted.account("api"), f"api/v1/namespaces/{instance}/secrets"
+    name = secret_name_of("team", "hub")
+    marks = {labels.APP_NAME: SECRETS_APP, labels.MANAGED_BY: labels.MANAGER}
+
+    def secret(named: str = name, kind: str = "Opaque", **changed: str) -> dict[str, Any]:
+        metadata = {"name": named, "labels": {**marks, **changed}}
+        return {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata}
+
+    def refused_words(method: str, to: str, body: object = None) -> str:
+        with pytest.raises(ControlPlaneError) as caught:
+            admitted.send(api, method, to, body)
+        return str(caught.value)
+
+    token = secret(kind="kubernetes.io/service-account-token")
+    token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
+    eventually_blocking(lambda: refused(lambda: admitted.send(api, "POST", path, token)))
+    for body in (token, secret("worker"), secret(**{labels.APP_NAME: "gpuruntime-unit"})):
+        assert ONLY_OF_TENANTS in refused_words("POST", path, body)
+    admitted.send(api, "POST", path, secret())
+    admitted.send(api, "PATCH", f"{path}/{name}", {"data": {"token": "YQ=="}})
+    relabelled = {"metadata": {"labels": {labels.TENANT: "other"}}}
+    assert "cannot change" in refused_words("PATCH", f"{path}/{name}", relabelled)
+    plane.kubectl("-n", instance, "create", "secret", "generic", "foreign")
+    stolen = {"metadata": {"labels": marks}, "data": {"token": "YQ=="}}
+    assert ONLY_OF_TENANTS in refused_words("PATCH", f"{path}/foreign", stolen)
+    assert ONLY_OF_TENANTS in refused_words("DELETE", f"{path}/foreign")
+    admitted.send(api, "DELETE", f"{path}/{name}")
+    plane.kubectl("-n", instance, "delete", "secret", "foreign")
 
 
 def test_an_administrator_may_write_claims_and_statuses(admitted: Admitted) -> None:

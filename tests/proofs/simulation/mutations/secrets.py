@@ -62,6 +62,20 @@ SECRETS: Final = (
         f"{TESTS}::test_a_secret_that_another_replica_deletes_meanwhile_is_whole_or_gone",
     ),
     Mutation(
+        "a refused store takes the name that another replica has listed",
+        USE_CASES,
+        ".listed.get(request.name) == entry:",
+        ".listed.get(request.name):",
+        f"{TESTS}::test_a_refused_store_leaves_the_name_that_another_replica_has_listed_meanwhile",
+    ),
+    Mutation(
+        "a refused store leaves its name listed",
+        USE_CASES,
+        "if was_new and _is_refusal(error):",
+        "if False:",
+        f"{TESTS}::test_a_new_name_whose_secret_the_cluster_refuses_is_not_listed",
+    ),
+    Mutation(
         "a store keeps the keys of before",
         USE_CASES,
         '"data": {"$patch": "replace", **data}',
