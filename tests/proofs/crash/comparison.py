@@ -35,6 +35,7 @@ KINDS: Final = (
     ("services", "/api/v1", False),
     ("networkpolicies", "/apis/networking.k8s.io/v1", False),
     ("configmaps", "/api/v1", False),
+    ("secrets", "/api/v1", False),
 )
 # Kubernetes and the manifests put these objects into every namespace.
 EVERYWHERE: Final = frozenset({"kube-root-ca.crt", "closed"})

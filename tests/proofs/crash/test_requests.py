@@ -1,8 +1,8 @@
 """If the api dies at any write of a request, the same request can finish the work.
 
-The requests create, change and delete a pool, a storage and a unit. In each world the api dies at
-the first try of every write, except those of the claim, which test_claims covers. The caller
-repeats the request until it is answered.
+The requests create, change and delete a pool, a storage, a unit and a secret. In each
+world the api dies at the first try of every write, except those of the claim, which test_claims
+covers. The caller repeats the request until it is answered.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,6 +46,7 @@ POOL: Final = {
 }
 STORAGE: Final = {"operationID": "volume", "name": "volume", "size": "1Gi"}
 UNIT: Final = order("unit")
+SECRET: Final = {"name": "hub", "data": {"token": "old", "gone": "x"}}
 # The step with the claim and the creation of the unit, in which the api does not die.
 UNDISTURBED: Final = "started"
 
@@ -172,6 +173,11 @@ def steps(world: World) -> Iterator[Step]:
     yield Step("deleted", "DELETE", unit, lambda: not _of(world, GPU_UNITS))
     yield Step("emptied", "DELETE", volume, lambda: not _of(world, GPU_STORAGES))
     yield Step("dissolved", "DELETE", pool, lambda: not _of(world, STOCK_POOLS))
+    secrets = f"/api/v1/namespaces/{world.installation.instance}/secrets"
+    yield Step("kept", "POST", "/secrets", lambda: bool(world.items(secrets)), SECRET)
+    renewed = {**SECRET, "data": {"token": "new"}}
+    yield Step("renewed", "POST", "/secrets", lambda: bool(world.items(secrets)), renewed)
+    yield Step("forgotten", "DELETE", "/secrets/hub", lambda: not world.items(secrets))
 
 
 def first_try_of_each(world: World, fault: Fault | None, died: list[str]) -> Script:
