@@ -47,6 +47,7 @@ from gpuruntime.api.routes.storages import storage_routes
 from gpuruntime.api.routes.tickets import ticket_routes
 from gpuruntime.api.routes.units import unit_routes
 from gpuruntime.api.tickets.issuer import NO_GATEWAY, GatewayOptions, TicketIssuer
+from gpuruntime.api.tickets.session_events import RecordOfUnit, ignore
 from gpuruntime.api.tickets.wake_guard import WakeGuard
 from gpuruntime.api.views.cluster_summary import ClusterSummary
 from gpuruntime.api.views.flavours import Flavours
@@ -122,6 +123,7 @@ class AppContext:
     map_address: AddressMapping = same_address
     guard: Guard = attrs.field(factory=NoAuthentication)
     ticket_keys: Callable[[], KeyRing | None] = no_keys
+    record: RecordOfUnit = ignore
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -219,6 +221,7 @@ def routes_of(
             TicketIssuer(options.gateway, context.ticket_keys, now=context.now, rng=context.rng),
             context.guard,
             WakeGuard(context.guard, context.ticket_keys, now=context.now),
+            context.record,
         ),
         *storage_routes(operations.storages, options.namespaces),
         *secret_routes(operations.secrets),

@@ -5,6 +5,7 @@ by involvedObject. An Event may be lost, which is counted, but must never delay 
 """
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from datetime import datetime
@@ -127,14 +128,22 @@ class EventRecorder:
         now: Callable[[], datetime],
         rng: Random,
         meter: Meter = NullMeter(),
+        once_seconds: int = 0,
     ) -> None:
+        """If `once_seconds` is given, all processes together send one Event of a reason in it.
+
+        It has the message of the first one, and no count.
+        """
         self._client = client
+        self._once_seconds = once_seconds
         self._component = component
         self._now = now
         self._rng = rng
         self._meter = meter
         self._buckets = TokenBuckets(
-            burst=BURST, seconds_per_token=SECONDS_PER_EVENT, capacity=REMEMBERED_EVENTS
+            burst=1 if once_seconds else BURST,
+            seconds_per_token=once_seconds or SECONDS_PER_EVENT,
+            capacity=REMEMBERED_EVENTS,
         )
         self._pending: OrderedDict[_Identity, _Pending] = OrderedDict()
         self._sent: Latest[_Identity, _Sent] = Latest(REMEMBERED_EVENTS)
@@ -151,7 +160,7 @@ class EventRecorder:
             about, "Warning" if is_warning else "Normal", reason, shortened(message)
         )
         moment = loop_time()
-        if not self._buckets.take((about.uid, about.namespace, about.name), moment):
+        if not self._buckets.take(self._limited(identity), moment):
             self._drop("rate")
         elif identity in self._pending:
             pending = self._pending[identity]
@@ -159,7 +168,7 @@ class EventRecorder:
         elif len(self._pending) >= LARGEST_BACKLOG:
             self._drop("backlog")
         else:
-            self._pending[identity] = self._new(about)
+            self._pending[identity] = self._new(identity)
             self._settled.clear()
             self._wake.set()
 
@@ -181,10 +190,22 @@ class EventRecorder:
         """Wait at most `seconds` until all recorded Events are sent or dropped."""
         await is_set_within(self._settled, seconds)
 
-    def _new(self, about: ObjectReference) -> _Pending:
-        """Choose the name once, so that a retried create makes no second Event."""
-        moment = self._now()
+    def _limited(self, identity: _Identity) -> Hashable:
+        about = identity.about
+        key = (about.uid, about.namespace, about.name)
+        return (*key, identity.reason) if self._once_seconds else key
+
+    def _new(self, identity: _Identity) -> _Pending:
+        """Choose the name once, so that a retried create makes no second Event.
+
+        Of two processes with the same name for theirs, the second finds the Event of the first.
+        """
+        moment, about = self._now(), identity.about
         suffix = f"{self._rng.getrandbits(64):016x}"
+        if self._once_seconds:
+            interval = int(moment.timestamp()) // self._once_seconds
+            text = f"{about.uid} {identity.reason} {interval}"
+            suffix = hashlib.sha256(text.encode()).hexdigest()[:16]
         return _Pending(f"{about.name[:LONGEST_NAME]}.{suffix}", moment, moment)
 
     async def _deliver(self, identity: _Identity, pending: _Pending) -> None:
@@ -211,7 +232,7 @@ class EventRecorder:
         event = await self._counted_up(known, pending) if known else None
         if event is None:
             event = await self._created(identity, pending)
-        if event is not None:
+        if event is not None and not self._once_seconds:
             self._remember(identity, event)
 
     async def _counted_up(self, known: _Sent, pending: _Pending) -> Event | None:

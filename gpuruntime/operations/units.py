@@ -142,17 +142,25 @@ class Units:
 
         return await self._edit(name, f"revocation of tickets of unit {name}", raised)
 
-    async def wake(self, name: str, scope: Scope = EVERYTHING, *, uid: str = "") -> GPUUnit:
-        """Resume the unit if its owner lets requests do so; with `uid`, only that incarnation."""
+    async def wake(
+        self, name: str, scope: Scope = EVERYTHING, *, uid: str = ""
+    ) -> tuple[GPUUnit, bool]:
+        """Resume the unit if its owner lets requests do so; with `uid`, only that incarnation.
+
+        Return the unit, and whether it was suspended.
+        """
+        was_suspended = False
 
         def woken(unit: GPUUnit) -> GPUUnit:
             if uid not in ("", _in_scope(unit, scope).metadata.uid):
                 raise _not_found(name)
             if not unit.spec.access.wake:
                 raise WakeOffError(f"unit {name} is resumed by no request: its access.wake is off")
+            nonlocal was_suspended
+            was_suspended = unit.spec.suspended
             return attrs.evolve(unit, spec=attrs.evolve(unit.spec, suspended=False))
 
-        return await self._edit(name, f"waking of unit {name}", woken)
+        return await self._edit(name, f"waking of unit {name}", woken), was_suspended
 
     async def delete(
         self,

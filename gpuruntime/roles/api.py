@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -16,15 +17,18 @@ from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.kubernetes import KubernetesGuard
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.cluster_link import ClusterLink
+from gpuruntime.api.tickets.session_events import COMPONENT, SECONDS_PER_EVENT
 from gpuruntime.api.views.cluster_summary import gpu_rows, node_gpu_rows
 from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
+from gpuruntime.kube.events import EventRecorder, record_note
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.labels import APP_NAME, STORAGE_APP
+from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.kubernetes.network import SERVICES
 from gpuruntime.models.kubernetes.pod_requests import PLACED, REQUESTING_PODS
@@ -122,6 +126,14 @@ class ApiParts:
             resource=settings.gpuResource,
             why_unknown=self._why_pods_are_unknown,
         )
+        self._recorder = EventRecorder(
+            self._client,
+            component=COMPONENT,
+            now=context.process.now,
+            rng=context.process.rng,
+            meter=context.registry,
+            once_seconds=SECONDS_PER_EVENT,
+        )
         self._ingress = self._make_ingress(results)
         self._auditor = Auditor(self._caches.snapshot, is_current=self._is_current, is_silent=True)
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
@@ -163,6 +175,7 @@ class ApiParts:
             if self._is_enabled:
                 self.mirrors.start(tasks)
                 tasks.create_task(self._auditor.run(), name="audit")
+                tasks.create_task(self._recorder.run(), name="events")
             await self._answer(app)
         self._drained.set()
 
@@ -220,6 +233,7 @@ class ApiParts:
             map_address=process.map_address,
             guard=self._guard(),
             ticket_keys=self._ticket_keys.ring if self._ticket_keys else no_keys,
+            record=partial(record_note, self._recorder, GPU_UNITS),
         )
         options = ApiOptions(
             version=version("gpuruntime"),

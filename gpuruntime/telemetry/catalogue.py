@@ -189,9 +189,9 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
            "Reconciles by outcome; `failed` is a bug."),
     Metric(HISTOGRAM, "reconcile_seconds", ELECTED, (CONTROLLER,),
            "How long one reconcile took."),
-    Metric(COUNTER, "events_sent_total", ELECTED, (),
+    Metric(COUNTER, "events_sent_total", OF_OBJECTS, (),
            "Kubernetes Events that were written."),
-    Metric(COUNTER, "events_dropped_total", ELECTED,
+    Metric(COUNTER, "events_dropped_total", OF_OBJECTS,
            (Label("cause", ("rate", "backlog", "stopped", "refused", "unavailable")),),
            "Kubernetes Events that were dropped, by cause."),
     # Objects.

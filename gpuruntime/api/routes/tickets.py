@@ -4,6 +4,7 @@ import structlog
 
 from gpuruntime.api.auth.access import Verb, unit_access
 from gpuruntime.api.auth.authentication import Guard
+from gpuruntime.api.errors import RequestError
 from gpuruntime.api.http.routing import (
     READ,
     WRITE,
@@ -17,6 +18,12 @@ from gpuruntime.api.http.routing import (
 from gpuruntime.api.openapi import examples
 from gpuruntime.api.routes.units import ETAG, UNIT, shown
 from gpuruntime.api.tickets.issuer import OF_CONTAINER, TicketIssuer, parse_create_ticket
+from gpuruntime.api.tickets.session_events import (
+    RecordOfUnit,
+    refusal_note,
+    ticket_note,
+    wake_note,
+)
 from gpuruntime.api.tickets.wake_guard import WakeGuard
 from gpuruntime.models.requests.tickets import CreateTicket
 from gpuruntime.models.views.tickets import TicketView
@@ -27,10 +34,10 @@ log = structlog.get_logger()
 
 
 def ticket_routes(
-    units: Units, issuer: TicketIssuer, guard: Guard, waking: WakeGuard
+    units: Units, issuer: TicketIssuer, guard: Guard, waking: WakeGuard, record: RecordOfUnit
 ) -> tuple[Route, ...]:
     """Return the routes; `guard` judges the rights that only the body of a request shows."""
-    handlers = _TicketHandlers(units, issuer, guard)
+    handlers = _TicketHandlers(units, issuer, guard, record)
     access = unit_access(Verb.CREATE, "tickets")
     return (
         Route(
@@ -84,16 +91,24 @@ def ticket_routes(
 
 
 class _TicketHandlers:
-    def __init__(self, units: Units, issuer: TicketIssuer, guard: Guard) -> None:
+    def __init__(
+        self, units: Units, issuer: TicketIssuer, guard: Guard, record: RecordOfUnit
+    ) -> None:
         self._units = units
         self._issuer = issuer
         self._guard = guard
+        self._record = record
 
     async def create(self, call: Call[NoQuery, CreateTicket]) -> Reply:
         if OF_CONTAINER.intersection(call.body.uses):
             await self._guard.demand(call.principal, unit_access(Verb.CREATE, "exec"))
         unit = await self._units.get(call.path("name"), scope=call.scope)
-        name, view = self._issuer.issue(unit, call.body, call.principal.name)
+        try:
+            name, view = self._issuer.issue(unit, call.body, call.principal.name)
+        except RequestError as error:
+            self._record(unit, refusal_note(str(error), call.principal.name))
+            raise
+        self._record(unit, ticket_note(view, call.principal.name, call.body.label))
         log.info(
             "ticket created",
             ticket=name,
@@ -109,5 +124,7 @@ class _TicketHandlers:
 
     async def wake(self, call: Call[NoQuery, None]) -> Reply:
         uid = call.principal.unit_uid
-        unit = await self._units.wake(call.path("name"), call.scope, uid=uid)
+        unit, was_suspended = await self._units.wake(call.path("name"), call.scope, uid=uid)
+        if was_suspended:
+            self._record(unit, wake_note("" if uid else call.principal.name))
         return shown(unit, status=202)

@@ -24,6 +24,7 @@ from gpuruntime.api.http.routing import Route
 from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 from gpuruntime.api.openapi.swagger import with_document
 from gpuruntime.api.tickets.issuer import NO_GATEWAY, GatewayOptions
+from gpuruntime.api.tickets.session_events import RecordOfUnit, ignore
 from gpuruntime.api.views.gpu_usage import GpuUsage
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.informer import Informer
@@ -188,6 +189,7 @@ async def service(
     origins: BrowserOrigins = ORIGINS,
     gateway: GatewayOptions = NO_GATEWAY,
     ticket_keys: Callable[[], KeyRing | None] = no_keys,
+    record: RecordOfUnit = ignore,
 ) -> AsyncIterator[Service]:
     """Yield the API; `around` wraps the transport of its uncached reads.
 
@@ -229,6 +231,7 @@ async def service(
             meter=meter,
             guard=guard or NoAuthentication(),
             ticket_keys=ticket_keys,
+            record=record,
         )
         options = ApiOptions(
             version="1.2.3",

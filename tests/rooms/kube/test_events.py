@@ -95,7 +95,7 @@ class EventServer:
 
 @asynccontextmanager
 async def recording(
-    server: EventServer, *, tally: Tally | None = None
+    server: EventServer, *, tally: Tally | None = None, once_seconds: int = 0
 ) -> AsyncIterator[EventRecorder]:
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -105,6 +105,7 @@ async def recording(
         now=lambda: START + timedelta(seconds=loop.time() - started),
         rng=Random(1),
         meter=tally or Tally(),
+        once_seconds=once_seconds,
     )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(recorder.run())
@@ -324,3 +325,24 @@ def test_the_bucket_unused_for_longest_makes_room() -> None:
     for key in ("a", "b", "a", "c"):
         buckets.take(key, 0.0)
     assert [buckets.take(key, 0.0) for key in ("a", "b")] == [False, True]
+
+
+async def test_two_processes_send_one_event_of_a_reason_in_a_time_together() -> None:
+    server = EventServer()
+    async with (
+        recording(server, once_seconds=60) as first,
+        recording(server, once_seconds=60) as second,
+    ):
+        for number in range(3):
+            first.record(other("unit"), "Opened", f"message {number}")
+            second.record(other("unit"), "Opened", f"another {number}")
+        second.record(other("unit"), "Refused", "why")
+        await asyncio.sleep(30)
+        assert sorted(each["reason"] for each in server.events.values()) == ["Opened", "Refused"]
+        assert set(server.requests) == {"POST"}
+        await asyncio.sleep(31)
+        second.record(other("unit"), "Opened", "message")
+        await asyncio.sleep(1)
+        first.record(other("unit"), "Opened", "message")
+        await asyncio.sleep(1)
+    assert [each["reason"] for each in server.events.values()].count("Opened") == 2

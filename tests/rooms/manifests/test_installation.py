@@ -101,7 +101,8 @@ def test_the_server_finds_no_type_errors_in_the_policies(full: ControlPlane) -> 
         }
 
     seen = eventually_blocking(checks, lambda found: None not in found.values())
-    assert seen == {"gpuruntime-claims": {}, "gpuruntime-namespaces": {}, "gpuruntime-status": {}}
+    names = ("claims", "namespaces", "secrets", "status")
+    assert seen == {f"gpuruntime-{name}": {} for name in names}
 
 
 def wait_until_refused(plane: ControlPlane, plural: str, namespace: str) -> str:

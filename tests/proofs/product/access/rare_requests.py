@@ -126,6 +126,11 @@ class RareRequests:
         )
         self.ready(name)
 
+    def _reasons(self, unit: str) -> list[str]:
+        """Return the reasons of the Events about the unit."""
+        found = self.made.objects("events", self.made.instance)
+        return [each["reason"] for each in found if each["involvedObject"]["name"] == unit]
+
     def a_unit_is_changed_looked_into_and_ended(self) -> None:
         self.claim("web")
         assert self.caller.put("/gpu-units/web", {"image": "python:3.13"}).status == 200
@@ -137,7 +142,10 @@ class RareRequests:
             eventually_blocking(lambda: self.find(f"{kind}s", self.made.instance, child))  # noqa: B023
         self.caller.put("/gpu-units/web", {"template": {"ports": []}})
         self.wait_until_gone("services", self.made.instance, "unit-web")
-        assert self.caller.put("/gpu-units/web", {"suspended": True}).status == 200
+        asleep = {"suspended": True, "access": {"wake": True}}
+        assert self.caller.put("/gpu-units/web", asleep).status == 200
+        assert self.caller.post("/gpu-units/web/wake", {}).status == 202
+        eventually_blocking(lambda: "Woken" in self._reasons("web"))
         assert self.caller.delete("/gpu-units/web").status == 204
 
     def a_storage_is_filled_grown_and_ended(self) -> None:

@@ -15,7 +15,10 @@ from gpuruntime.api.auth.kubernetes import KubernetesGuard
 from gpuruntime.api.auth.rate_limits import Limits
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.tickets.issuer import NO_GATEWAY, GatewayOptions
+from gpuruntime.api.tickets.session_events import RecordOfUnit, ignore
 from gpuruntime.kube.client import Client
+from gpuruntime.kube.events import Note
+from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.requests.tickets import Use
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.tickets.addresses import parse_public_url
@@ -64,13 +67,19 @@ async def served(
     gateway: GatewayOptions = GATEWAY,
     ring: KeyRing | None = RING,
     limits: Limits = LIMITS,
+    record: RecordOfUnit = ignore,
     **access: Any,
 ) -> AsyncIterator[Service]:
     """Yield an API with the unit demo, which belongs to the tenant blue."""
     cluster = Cluster()
     cluster.add_stock(2)
     async with service(
-        cluster, guard=guard, gateway=gateway, limits=limits, ticket_keys=lambda: ring
+        cluster,
+        guard=guard,
+        gateway=gateway,
+        limits=limits,
+        ticket_keys=lambda: ring,
+        record=record,
     ) as api:
         order = unit_order(name="demo", template=TEMPLATE, tenant="blue", access=access)
         await api.replica.create("one", **{n: v for n, v in order.items() if n != "operationID"})
@@ -250,6 +259,39 @@ async def test_waking_resumes_a_unit_that_allows_it_and_writes_once() -> None:
         writes = len(api.replica.transport.written())
         assert (await ask(api, WAKE)).status == 202
         assert len(api.replica.transport.written()) == writes
+
+
+async def test_tickets_and_wakes_are_events_of_their_unit_which_show_no_ticket() -> None:
+    told: list[tuple[str, Note]] = []
+
+    def record(unit: GPUUnit, note: Note) -> None:
+        told.append((unit.metadata.name, note))
+
+    async with served(guard=TokenGuard(lambda: TABLE), wake=True, record=record) as api:
+        body = {"uses": ["http"], "port": "http", "label": "from ci"}
+        ticket = (await ask(api, TICKETS, body, "blue")).data["ticket"]
+        assert (await ask(api, TICKETS, {**body, "port": "ssh"}, "blue")).status == 409
+        root = {"Authorization": "Bearer root"}
+        await api.call("PUT", DEMO, {"suspended": True}, headers=root)
+        for _ in range(2):
+            bearer = word(uid=await uid_of(api))
+            assert (await ask(api, WAKE, who=bearer)).status == 202
+        await api.call("PUT", DEMO, {"suspended": True}, headers=root)
+        assert (await ask(api, WAKE, who="root")).status == 202
+    assert told == [
+        ("demo", Note("SessionOpened", "blue has a ticket for http (from ci)")),
+        (
+            "demo",
+            Note(
+                "SessionRefused",
+                "blue gets no ticket: unit demo declares no TCP port ssh",
+                is_warning=True,
+            ),
+        ),
+        ("demo", Note("Woken", "a request to the gateway has resumed the unit")),
+        ("demo", Note("Woken", "root has resumed the unit")),
+    ]
+    assert ticket not in str(told)
 
 
 async def test_waking_a_unit_that_does_not_allow_it_is_409_and_changes_nothing() -> None:
