@@ -28,6 +28,7 @@ from gpuruntime.client.messages import JSON, Answer, Request, problem_of
 from gpuruntime.client.options import Options
 from gpuruntime.client.retries import Repeat, may_repeat, pause_seconds
 from gpuruntime.client.web_socket import LARGEST_MESSAGE, Connection, WebSocket, closing
+from gpuruntime.concurrency.tasks import task_group
 from gpuruntime.errors import ConfigurationError
 
 ResultT = TypeVar("ResultT")
@@ -177,7 +178,11 @@ class Transport:
                 raise UnreadableAnswerError(
                     f"{server} does not speak {protocol}: is it a gateway?"
                 )
-            yield WebSocket(connection, server)
+            socket = WebSocket(connection, server)
+            async with task_group() as group:
+                keeping = group.create_task(socket.keep(), name=f"keep {server}")
+                yield socket
+                keeping.cancel()
 
     async def _upgraded(self, url: str, token: str, protocol: str) -> Connection:
         try:

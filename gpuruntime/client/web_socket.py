@@ -14,6 +14,8 @@ from gpuruntime.client.errors import LostAnswerError, UnreadableAnswerError
 LARGEST_MESSAGE: Final = 2**20
 # A silent connection is probed after this time, and given up after the same time without a PONG.
 SILENCE_SECONDS: Final = 30.0
+# The gateway gives up a caller after 30 s without any answer.
+UNREAD_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 2.0
 
 
@@ -56,6 +58,7 @@ class WebSocket:
     def __init__(self, connection: Connection, server: str) -> None:
         self._connection = connection
         self._server = server
+        self._is_receiving = False
         # The peer answers a PING only after it has taken what came before, which may be never:
         # a program need not read its input.
         self._is_input_unconfirmed = False
@@ -69,8 +72,24 @@ class WebSocket:
             else:
                 await self._connection.send_str(message)
 
+    async def keep(self) -> None:
+        """Send PONGs as long as nothing is received, as while a pager shows the output.
+
+        PINGs then wait behind what is not read yet, and the gateway would miss their answers.
+        """
+        with suppress(LostAnswerError):
+            while True:
+                await asyncio.sleep(UNREAD_SECONDS)
+                if not self._is_receiving and not self._connection.is_congested:
+                    with self._translated():
+                        await self._connection.pong()
+
     async def receive(self) -> Message:
-        message = await self._next()
+        self._is_receiving = True
+        try:
+            message = await self._next()
+        finally:
+            self._is_receiving = False
         match message.type:
             case aiohttp.WSMsgType.BINARY:
                 return bytes(message.data)

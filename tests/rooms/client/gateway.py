@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from gpuruntime.embedded.apiserver.pod_streams import ExecRequest, ForwardRequest, _execute
-from gpuruntime.embedded.processes.guarded_processes import Processes
+from gpuruntime.embedded.processes.guarded_processes import Process, Processes
 from gpuruntime.embedded.processes.programs import Start
 from gpuruntime.embedded.processes.running_command import (
     CommandOptions,
@@ -73,24 +73,19 @@ class ProgramsHere:
     """Streams of Pods that run on this machine, in one folder."""
 
     def __init__(self, processes: Processes, folder: Path) -> None:
-        self.started: list[tuple[str, ...]] = []
-        self.running = 0
+        self.ran: list[Process] = []
         self.path = os.environ["PATH"]
         self._processes = processes
         self._folder = folder
 
     @asynccontextmanager
     async def command(self, request: ExecRequest) -> AsyncIterator[RunningCommand]:
-        self.started.append(request.arguments)
         environment = {"PATH": self.path, "HOME": str(self._folder)}
         start = Start(argv=request.arguments, environment=environment, folder=str(self._folder))
         options = CommandOptions(has_input=True, has_terminal=request.has_terminal)
-        self.running += 1
-        try:
-            async with running_command(self._processes, start, options) as command:
-                yield command
-        finally:
-            self.running -= 1
+        async with running_command(self._processes, start, options) as command:
+            self.ran.append(command.process)
+            yield command
 
     async def dial(
         self, request: ForwardRequest
@@ -275,7 +270,7 @@ async def reachable(folder: Path) -> AsyncIterator[Site]:
     site = Site(ProgramsHere(PROCESSES, folder))
     async with serving(site) as site.address:
         yield site
-        await eventually(lambda: site.programs.running == 0)
+        await eventually(lambda: all(each.has_ended for each in site.programs.ran))
 
 
 def data(view: attrs.AttrsInstance, status: int = 200) -> web.Response:

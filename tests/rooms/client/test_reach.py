@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 import pytest_asyncio
+from aiohttp import WSMsgType, web
 
 from gpuruntime.client import (
     AccessDeniedError,
@@ -24,8 +25,11 @@ from gpuruntime.client.client import connect
 from gpuruntime.client.loopback import LoopbackResolver, is_loopback_name
 from gpuruntime.client.options import Options
 from gpuruntime.client.reach import TicketSource
+from gpuruntime.client.transport import connected
 from gpuruntime.models.requests.tickets import CreateTicket, Use
+from tests.eventually import eventually
 from tests.rooms.client.gateway import TICKET, Site, reachable
+from tests.rooms.kube.servers import serving
 
 
 @attrs.frozen
@@ -69,8 +73,36 @@ async def test_a_program_on_a_terminal_has_its_size_and_every_later_one(here: He
     assert b"50 120" in rest
 
 
+@pytest.mark.looptime
+async def test_a_caller_that_reads_nothing_still_shows_that_it_is_there() -> None:
+    answers = 0
+
+    async def chatty(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.WebSocketResponse(autoping=False)
+        await response.prepare(request)
+        await response.send_bytes(b"output")
+        nonlocal answers
+        async for message in response:
+            answers += message.type is WSMsgType.PONG
+        return response
+
+    async with (
+        serving(chatty) as address,
+        connected(Options(server=address)) as transport,
+        transport.web_socket(address.replace("http", "ws"), "t") as socket,
+    ):
+        await asyncio.sleep(65)
+        while_unread = answers
+        assert await socket.receive() == b"output"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(29):
+                await socket.receive()
+    assert (while_unread, answers) == (6, 6)
+
+
 async def test_a_cut_connection_is_no_exit_code(here: Here) -> None:
     async with here.client.exec("demo", ["sleep", "60"]) as process:
+        await eventually(lambda: here.site.programs.ran)
         here.site.cut()
         with pytest.raises(CutOffError, match="ended before the program did"):
             await process.wait()

@@ -124,7 +124,7 @@ async def test_shell_without_a_terminal_reads_its_script_from_stdin(site: Site) 
 async def test_a_gateway_that_dies_is_255_and_not_the_programs_code(site: Site) -> None:
     async with asyncio.TaskGroup() as group:
         running = group.create_task(attached(site, "units exec demo -- sleep 60"))
-        await eventually(lambda: site.programs.started)
+        await eventually(lambda: site.programs.ran)
         site.cut()
     ended = running.result()
     assert ended.code == 255
