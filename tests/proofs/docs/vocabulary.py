@@ -32,7 +32,8 @@ SOURCES = ("gpuruntime", "examples")
 @cache
 def words() -> frozenset[str]:
     """Return every name of an interface of the product, and every whole text of its source."""
-    found = {*literals(), *sessions(), *vars(errors), *_of_streams(), *_of_logs()}
+    found = {*literals(), *sessions(), *vars(errors), *_of_streams()}
+    found |= {member for each in _sources() for member in each.logged}
     found |= {*_of_manifests(), *(alert.name for alert in alerts())}
     found |= {label.name for metric in CATALOGUE for label in metric.labels}
     found |= {each.prog.rpartition(" ")[2] for each in parsers(lenient())}
@@ -95,33 +96,13 @@ def settings() -> frozenset[str]:
 @cache
 def literals() -> frozenset[str]:
     """Return the texts in the source, with a pair of braces for each value in them."""
-    found = set()
-    for node in _source():
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
-        elif isinstance(node, ast.JoinedStr):
-            parts = (getattr(each, "value", None) for each in node.values)
-            found.add("".join(each if isinstance(each, str) else "{}" for each in parts))
-    return frozenset(found)
+    return frozenset[str]().union(*(each.literals for each in _sources()))
 
 
 @cache
 def identifiers(folder: str) -> frozenset[str]:
     """Return the names of modules, classes, functions and members below a folder."""
-    found = {path.stem for path in (ROOT / folder).rglob("*.py")}
-    for node in _source(folder):
-        match node:
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                found.add(node.name)
-            case ast.arg():
-                found.add(node.arg)
-            case ast.Name():
-                found.add(node.id)
-            case ast.Attribute():
-                found.add(node.attr)
-            case _:
-                pass
-    return frozenset(found)
+    return frozenset[str]().union(*(each.identifiers for each in _sources(folder)))
 
 
 @cache
@@ -138,28 +119,50 @@ def sessions() -> frozenset[str]:
     return frozenset(re.findall(r"@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text()))
 
 
-def _source(*folders: str) -> Iterator[ast.AST]:
+@attrs.frozen
+class _Source:
+    """The names of one module. Its syntax tree is not kept: those of all modules need 300 MB."""
+
+    literals: frozenset[str]
+    identifiers: frozenset[str]
+    # The members that its log lines get.
+    logged: frozenset[str]
+
+
+def _sources(*folders: str) -> Iterator[_Source]:
     for folder in folders or SOURCES:
-        for path in (ROOT / folder).rglob("*.py"):
-            yield from _code_of(path)
+        yield from map(_source, (ROOT / folder).rglob("*.py"))
 
 
 @cache
-def _code_of(path: Path) -> list[ast.AST]:
-    """Return the parts of a module, without sentences that stand alone."""
+def _source(path: Path) -> _Source:
+    """Read a module without its sentences that stand alone."""
     nodes = list(ast.walk(ast.parse(path.read_bytes())))
     statements = (each.value for each in nodes if isinstance(each, ast.Expr))
     alone = {id(each) for each in statements if isinstance(each, ast.Constant)}
-    return [each for each in nodes if id(each) not in alone]
-
-
-def _of_logs() -> Iterator[str]:
-    """Yield the members that log lines get."""
-    for node in _source():
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if name in {"info", "warning", "error", "exception", "bind_contextvars"}:
-                yield from (each.arg for each in node.keywords if each.arg)
+    literals, identifiers, logged = set[str](), {path.stem}, set[str]()
+    for node in nodes:
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in alone:
+                literals.add(text)
+            case ast.JoinedStr():
+                parts = (getattr(each, "value", None) for each in node.values)
+                literals.add("".join(each if isinstance(each, str) else "{}" for each in parts))
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                identifiers.add(node.name)
+            case ast.arg():
+                identifiers.add(node.arg)
+            case ast.Name():
+                identifiers.add(node.id)
+            case ast.Attribute():
+                identifiers.add(node.attr)
+            case ast.Call():
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if name in {"info", "warning", "error", "exception", "bind_contextvars"}:
+                    logged |= {each.arg for each in node.keywords if each.arg}
+            case _:
+                pass
+    return _Source(frozenset(literals), frozenset(identifiers), frozenset(logged))
 
 
 def _of_streams() -> Iterator[str]:
