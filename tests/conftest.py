@@ -4,7 +4,7 @@ import asyncio
 import gc
 import inspect
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import hypothesis
 import pytest
@@ -44,10 +44,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, no_task_left_behind.__name__)
 
 
+def pytest_collection() -> None:
+    """Run no garbage collection meanwhile: almost every new object stays until the end."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
+    gc.enable()
+    set_aside()
+
+
+def set_aside() -> None:
     """Leave the modules and the collected tests out of every later garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Thaw what a test has frozen, and set the objects of the suite aside again."""
+    yield
+    gc.unfreeze()
+    set_aside()
 
 
 @pytest_asyncio.fixture

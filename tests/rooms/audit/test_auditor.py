@@ -1,11 +1,9 @@
 """The audit of a running process: its slices, its allowed times, and its log."""
 
 import asyncio
-import gc
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import attrs
 import pytest
@@ -18,6 +16,7 @@ from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
+from tests.conftest import set_aside
 from tests.rooms.audit.values import (
     active_unit,
     change,
@@ -94,25 +93,17 @@ def large() -> Snapshot:
     )
 
 
-@contextmanager
-def collected() -> Iterator[None]:
-    """Freeze existing objects for the garbage collector, as after an informer's list."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
+@pytest.mark.usefixtures("thawed")
 async def test_ten_thousand_units_are_judged_in_slices_that_do_not_block_the_loop() -> None:
     """The time of the thread is measured, so that other work on the machine does not count."""
     snapshot, slices = large(), []
-    with collected():
-        async with asyncio.TaskGroup() as tasks:
-            judging = tasks.create_task(suspicions_in_slices(snapshot))
-            while not judging.done():
-                before = time.thread_time()
-                await asyncio.sleep(0)
-                slices.append(time.thread_time() - before)
+    set_aside()  # as after an informer's list
+    async with asyncio.TaskGroup() as tasks:
+        judging = tasks.create_task(suspicions_in_slices(snapshot))
+        while not judging.done():
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            slices.append(time.thread_time() - before)
     sys.stdout.write(
         f"{len(slices)} slices: longest {max(slices):.4f} s, all {sum(slices):.3f} s\n"
     )

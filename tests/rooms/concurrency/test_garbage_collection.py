@@ -22,14 +22,6 @@ MANY = 400_000
 LONG, SHORT = LONG_SECONDS * 2, LONG_SECONDS / 2
 
 
-@pytest.fixture
-def thawed() -> Iterator[None]:
-    """Collect first, so that the test freezes few objects of the suite; thaw afterwards."""
-    gc.collect()
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.parametrize(
     ("seconds", "generation", "freed", "aside"),
     [
@@ -98,7 +90,6 @@ def test_the_collector_is_restored_afterwards() -> None:
 def collector() -> Iterator[None]:
     assert gc.isenabled()
     yield
-    gc.unfreeze()
     gc.enable()
 
 
@@ -128,7 +119,7 @@ def test_the_collector_is_on_again_after_a_failure() -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.usefixtures("collector")
+@pytest.mark.usefixtures("collector", "thawed")
 def test_only_a_pause_that_brought_many_objects_freezes_them() -> None:
     gc.collect()
     frozen = gc.get_freeze_count()

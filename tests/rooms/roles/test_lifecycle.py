@@ -87,6 +87,7 @@ async def test_the_error_of_a_role_becomes_its_exit_code(error: Exception, code:
     assert [line["log_level"] for line in lines] == ["error"]
 
 
+@pytest.mark.usefixtures("thawed")
 def test_objects_that_exist_before_a_role_runs_are_frozen() -> None:
     before = [object()]
 
@@ -97,7 +98,4 @@ def test_objects_that_exist_before_a_role_runs_are_frozen() -> None:
         async def drain(self) -> None:
             pass
 
-    try:
-        assert run_to_exit(Looking, grace_seconds=1) == ExitCode.DONE
-    finally:
-        gc.unfreeze()
+    assert run_to_exit(Looking, grace_seconds=1) == ExitCode.DONE
