@@ -68,14 +68,9 @@ def test_the_walk_through_reaches_its_end(
     assert words in done.stdout
 
 
-@pytest.mark.parametrize(
-    "order", [(SHELL, SHELL), (PYTHON, PYTHON), (SHELL, PYTHON), (PYTHON, SHELL)], ids=str
-)
-def test_the_walk_throughs_run_again_and_after_each_other(
-    program: Programs, order: tuple[tuple[str | Path, ...], ...]
-) -> None:
+def test_the_walk_throughs_run_again_and_after_each_other(program: Programs) -> None:
     dev = program.dev()
-    for argv in order:
+    for argv in (SHELL, SHELL, PYTHON, PYTHON, SHELL):
         done = walk(*argv, dev.address)
         assert done.returncode == 0, done.stdout + done.stderr
 
