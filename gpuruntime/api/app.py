@@ -19,7 +19,7 @@ from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.routes import live_routes
 from gpuruntime.api.console.static_files import console_files
 from gpuruntime.api.console.streams import Changes, StreamLimits, Streams
-from gpuruntime.api.files.file_servers import AddressMapping, FileServers, same_address
+from gpuruntime.api.files.file_servers import FileServers
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.relay import FileRelay
 from gpuruntime.api.http.body import Bodies, BodyLimits
@@ -71,6 +71,7 @@ from gpuruntime.operations.lookup.counts import (
 )
 from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
+from gpuruntime.relay.service_addresses import AddressMapping, same_address
 from gpuruntime.serverless.calling.service import FunctionService
 from gpuruntime.tickets.keys import KeyRing
 

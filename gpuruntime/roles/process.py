@@ -14,12 +14,12 @@ from typing import TypeAlias
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.files.file_servers import AddressMapping, same_address
 from gpuruntime.api.http.server import ServerRunner
 from gpuruntime.bus.connection import Connection, Opener
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.session import open_session
 from gpuruntime.reconcilers.activity.reader import Fetching, fetching_over_http
+from gpuruntime.relay.service_addresses import AddressMapping, same_address
 from gpuruntime.roles.broker_options import connection_options_of, stream_options_of
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster_connection import wall_clock

@@ -4,14 +4,9 @@ It is the cluster IP of the storage's Service. No name is resolved, and nothing 
 has a part in it.
 """
 
-import ipaddress
-from collections.abc import Callable
-from typing import TypeAlias
-
 import attrs
 
 from gpuruntime.api.errors import AccessorOffError, NotServingError
-from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kinds.storages import GPUStorage, accessor_name
@@ -21,27 +16,12 @@ from gpuruntime.models.kubernetes.network import Service
 from gpuruntime.operations.lookup.caches import Store
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.storages import Storages
-
-# Maps an address of the cluster to one that this process reaches, or None if nothing is there.
-AddressMapping: TypeAlias = Callable[[str, int], tuple[str, int] | None]
-
-
-def same_address(host: str, port: int) -> tuple[str, int]:
-    """Return the address itself, for a process in the cluster's own network."""
-    return host, port
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Port:
-    port: int = 0
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class ServiceAddress:
-    """The part of a Service's spec that holds its address."""
-
-    clusterIP: str = ""
-    ports: tuple[Port, ...] = ()
+from gpuruntime.relay.service_addresses import (
+    AddressMapping,
+    address_owned_by,
+    origin_of,
+    same_address,
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -52,8 +32,7 @@ class FileServer:
 
     @property
     def origin(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return origin_of(self.host, self.port)
 
 
 class FileServers:
@@ -87,18 +66,13 @@ class FileServers:
 
     def _address_of(self, storage: GPUStorage) -> tuple[str, int]:
         """Return the Service's address, if this storage owns it and not another of its name."""
-        key = Key(storage.metadata.namespace, accessor_name(storage.metadata.name))
-        service = self._services.get(key)
-        owner = service.metadata.controller_owner if service else None
-        if service is None or owner is None or owner.uid != storage.metadata.uid:
-            raise NotServingError(
-                f"the accessor of storage {storage.metadata.name} has no Service yet"
-            )
-        address = codec.decode(service.spec, ServiceAddress)
-        if not _is_ip(address.clusterIP) or not address.ports:
-            raise NotServingError(
-                f"the Service of storage {storage.metadata.name} has no address yet"
-            )
+        name = storage.metadata.name
+        key = Key(storage.metadata.namespace, accessor_name(name))
+        address = address_owned_by(storage, self._services.get(key))
+        if address is None:
+            raise NotServingError(f"the accessor of storage {name} has no Service yet")
+        if not address.is_usable:
+            raise NotServingError(f"the Service of storage {name} has no address yet")
         return address.clusterIP, address.ports[0].port
 
 
@@ -110,11 +84,3 @@ def _demand_ready(storage: GPUStorage) -> None:
     if ready is None or not ready.is_true:
         words = f"{ready.reason}: {ready.message}" if ready else "the manager has not seen it yet"
         raise NotServingError(f"the accessor of storage {name} is not ready: {words}")
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

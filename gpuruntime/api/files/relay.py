@@ -7,9 +7,7 @@ fails after its head has left ends as a broken connection, never as a shorter fi
 
 import asyncio
 import socket
-import struct
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -29,24 +27,19 @@ from gpuruntime.api.errors import (
     UpstreamFaultError,
 )
 from gpuruntime.api.files.file_servers import FileServer
-from gpuruntime.api.files.headers import back, fault_of
-from gpuruntime.api.files.limits import End, FileLimits, TransferTimeouts, watched
+from gpuruntime.api.files.headers import back
+from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.paths import is_below
-from gpuruntime.api.http.body import ask_for_body
+from gpuruntime.relay.headers import fault_of
+from gpuruntime.relay.timeouts import End, TransferTimeouts, watched
+from gpuruntime.relay.transfer import AUTOMATIC, PIECE_BYTES, RECEIVED_BYTES, Upload, cut, download
 
-# Headers that aiohttp would add on its own; only the caller's are sent.
-_AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 _NO_ANSWER: Final = "ended the connection without an answer"
-# Bytes that wait for a slow caller: received from the file server, and written to the caller.
-_RECEIVED_BYTES: Final = 64 * 1024
-_PIECE_BYTES: Final = 32 * 1024
 # A file server that has just become ready is not known on every node yet. Each number is the
 # seconds before one more attempt after a refused connection.
 _PAUSES: Final = (0.1, 0.3, 0.6)
 # The caller has left and never reads this status.
 _LEFT: Final = 499
-# Closes at once: unsent bytes are dropped, and the peer gets a reset.
-_RESET: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger()
 
@@ -79,7 +72,7 @@ class FileRelay:
         limits = self._limits
         self._demand_room(relayed.caller)
         if (request.content_length or 0) > limits.most_bytes:
-            raise BodyTooLargeError(f"the file is larger than {limits.most_bytes} bytes")
+            raise _too_large(limits)
         self._counts[relayed.caller] += 1
         try:
             return await _Exchange(request, relayed, limits).run()
@@ -104,8 +97,16 @@ class _Exchange:
         self._request = request
         self._relayed = relayed
         self._limits = limits
-        self._timeouts = TransferTimeouts(request, limits)
-        self._upload = _Upload(request, limits, self._timeouts)
+        self._timeouts = TransferTimeouts(
+            request, idle_seconds=limits.idle_seconds, longest_seconds=limits.longest_seconds
+        )
+        self._upload = Upload(
+            request,
+            moved=self._timeouts.moved,
+            most_bytes=limits.most_bytes,
+            too_large=lambda: _too_large(limits),
+        )
+        self._count = 0
         self._sockets: list[socket.socket] = []
         self._was_reached = False
         # The answer, set just before its head leaves.
@@ -142,8 +143,8 @@ class _Exchange:
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
-                read_bufsize=_PIECE_BYTES,
-                skip_auto_headers=_AUTOMATIC,
+                read_bufsize=PIECE_BYTES,
+                skip_auto_headers=AUTOMATIC,
                 timeout=aiohttp.ClientTimeout(
                     total=None, sock_connect=self._limits.connect_seconds
                 ),
@@ -159,7 +160,9 @@ class _Exchange:
             response = self._response_of(answer)
             self._response = response
             await response.prepare(self._request)
-            await self._download(answer, response)
+            await download(
+                answer, self._request, response, taken=self._take, moved=self._timeouts.moved
+            )
             answer.close()  # ends an upload for which the answer did not wait
             return response
 
@@ -183,21 +186,10 @@ class _Exchange:
             raise self._too_much()
         return web.StreamResponse(status=answer.status, headers=back(answer.headers))
 
-    async def _download(
-        self, answer: aiohttp.ClientResponse, response: web.StreamResponse
-    ) -> None:
-        count = 0
-        if self._request.transport is not None:
-            self._request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-        async for chunk in answer.content.iter_chunked(_PIECE_BYTES):
-            count += len(chunk)
-            if count > self._limits.most_bytes:
-                raise self._too_much()
-            self._timeouts.moved()
-            await response.write(chunk)
-            await self._request.writer.drain()  # `write` drains only now and then
-            self._timeouts.moved()
-        await response.write_eof()
+    def _take(self, count: int) -> None:
+        self._count += count
+        if self._count > self._limits.most_bytes:
+            raise self._too_much()
 
     def _ended_early(self, error: Exception) -> web.StreamResponse:
         request, response = self._request, self._response
@@ -208,7 +200,7 @@ class _Exchange:
         log.info("file relay failed", storage=self._relayed.accessor.storage, reason=str(failure))
         if response is None:
             raise failure from error
-        _cut(request)
+        cut(request)
         return response
 
     def _error_for(self, error: Exception) -> RequestError:
@@ -224,7 +216,7 @@ class _Exchange:
                 return DeadlineError(f"{self._whose} {words}: request a range, or send less")
             case _:
                 return (
-                    self._upload.failure
+                    _request_error(self._upload.failure)
                     or _request_error(error)
                     or self._fault(self._fault_words(error))
                 )
@@ -261,7 +253,7 @@ class _Exchange:
             raise OSError("a request is sent once")
         family, kind, protocol, *_ = address
         made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED_BYTES)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
         self._sockets.append(made)
         return made
 
@@ -271,48 +263,9 @@ class _Exchange:
                 each.shutdown(socket.SHUT_RDWR)
 
 
-class _Upload:
-    """The caller's body. It keeps the error that ended it, as aiohttp drops the reason."""
-
-    def __init__(self, request: web.Request, limits: FileLimits, watch: TransferTimeouts) -> None:
-        self._request = request
-        self._limits = limits
-        self._timeouts = watch
-        self.is_there = request.can_read_body
-        self.is_begun = False
-        self.is_awaited = False
-        self.failure: RequestError | None = None
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body; the caller is asked for it only now that the file server can take it."""
-        self.is_begun = True
-        await ask_for_body(self._request)
-        count = 0
-        self.is_awaited = True
-        async for chunk in self._request.content.iter_any():
-            self.is_awaited = False
-            count += len(chunk)
-            if count > self._limits.most_bytes:
-                message = f"the file is larger than {self._limits.most_bytes} bytes"
-                self.failure = BodyTooLargeError(message)
-                raise self.failure
-            self._timeouts.moved()
-            yield chunk
-            self.is_awaited = True
-        self.is_awaited = False
+def _too_large(limits: FileLimits) -> BodyTooLargeError:
+    return BodyTooLargeError(f"the file is larger than {limits.most_bytes} bytes")
 
 
-def _request_error(error: Exception) -> RequestError | None:
+def _request_error(error: Exception | None) -> RequestError | None:
     return error if isinstance(error, RequestError) else None
-
-
-def _cut(request: web.Request) -> None:
-    """Reset the caller's connection, so that it does not take the bytes so far for the whole."""
-    transport = request.transport
-    if transport is None:
-        return
-    connection = transport.get_extra_info("socket")
-    if connection is not None:
-        with suppress(OSError):
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    transport.abort()

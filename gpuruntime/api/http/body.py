@@ -6,10 +6,11 @@ A caller that sends half a body holds a place only for that time.
 import asyncio
 
 import attrs
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from gpuruntime.api.errors import BodyTooLargeError, NotServingError, SlowBodyError
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.relay.transfer import ask_for_body
 from gpuruntime.strict.structure import Problem, StrictError
 
 
@@ -69,13 +70,6 @@ class Bodies:
             raise NotServingError(
                 "this replica holds as many incomplete bodies as it can: retry later"
             )
-
-
-async def ask_for_body(request: web.Request) -> None:
-    """Ask a caller that waits for 100-continue; no byte of the answer may have left yet."""
-    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
 
 
 def _too_slow(*, is_over: bool, limits: BodyLimits) -> str:
