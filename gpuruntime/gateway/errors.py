@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from html import escape
 from math import ceil
 from typing import Any, Final
 
@@ -56,6 +57,14 @@ STATUSES: Final[Mapping[Code, int]] = {
 }
 _RETRY_AFTER_SECONDS: Final = 2.0
 _ASKS_TO_RETRY: Final = (429, 503)
+# No browser shows an answer of ours as more than data, and none keeps it.
+_HEADERS: Final[Mapping[str, str]] = {
+    hdrs.CACHE_CONTROL: "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    hdrs.SERVER: "gpuruntime",
+}
 _SCHEME: Final = 'Bearer realm="gpuruntime"'
 
 
@@ -72,18 +81,24 @@ class GatewayError(GpuRuntimeError):
         return STATUSES[self.code]
 
 
+def waiting_page(error: GatewayError) -> web.Response:
+    """Return a page that a browser loads again by itself until the unit serves."""
+    seconds = ceil(_RETRY_AFTER_SECONDS)
+    text = (
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        f"<meta http-equiv=refresh content={seconds}><title>Waiting</title>"
+        f"<p>{escape(str(error))}</p>"
+    )
+    headers = {**_HEADERS, hdrs.RETRY_AFTER: str(seconds)}
+    return web.Response(status=error.status, text=text, content_type="text/html", headers=headers)
+
+
 def error_answer(error: GatewayError) -> web.Response:
-    """Return the answer to a caller, whose body no browser shows as more than data."""
+    """Return the answer to a caller, in the shape of the API's errors."""
     body: dict[str, Any] = {"code": error.code, "message": str(error), "details": []}
     if error.reason:
         body["reason"] = error.reason
-    headers = {
-        hdrs.CACHE_CONTROL: "no-store",
-        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        hdrs.SERVER: "gpuruntime",
-    }
+    headers = dict(_HEADERS)
     if error.status in _ASKS_TO_RETRY:
         headers[hdrs.RETRY_AFTER] = str(ceil(_RETRY_AFTER_SECONDS))
     if error.code is Code.TICKET_MISSING:

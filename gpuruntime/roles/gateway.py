@@ -15,7 +15,10 @@ from gpuruntime.gateway.app import GatewayContext, Handlers, make_gateway_app
 from gpuruntime.gateway.connections import Connections, End
 from gpuruntime.gateway.freshness import WINDOW_SECONDS, Freshness
 from gpuruntime.gateway.gate import Gate
+from gpuruntime.gateway.sessions import Sessions
 from gpuruntime.gateway.units import GATEWAY_INDEXES, Units
+from gpuruntime.gateway.upstreams import Addresses, Upstreams
+from gpuruntime.gateway.wake import Waker
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import Selection
@@ -25,7 +28,11 @@ from gpuruntime.models.kubernetes.network import SERVICES
 from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster_role import ClusterContext, cluster_role
 from gpuruntime.roles.mirrors import Mirrors, not_synced, waits_for
-from gpuruntime.roles.options import connection_options_of
+from gpuruntime.roles.options import (
+    app_options_of,
+    connection_options_of,
+    wake_options_of,
+)
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.role import STOPPING, RoleRunner
 from gpuruntime.roles.ticket_keys import TicketKeyFile
@@ -92,7 +99,23 @@ class GatewayParts:
             watch_age=self._freshness.age_seconds,
             meter=registry,
         )
+        self._gate = Gate(
+            self._units, keys.ring, now=process.now, watch_age=self._freshness.age_seconds
+        )
+        self._waker = Waker(
+            self._gate,
+            keys.ring,
+            wake_options_of(settings),
+            now=process.now,
+            rng=process.rng,
+            meter=registry,
+        )
+        self._upstreams = Upstreams(
+            Addresses(self._services.store, process.map_address),
+            connect_seconds=settings.gateway.time.connect,
+        )
         units.add_handler(self.connections.unit_changed)
+        units.add_handler(self._waker.unit_changed)
         registry.gauge_from("gateway_connections", self.connections.open_by_kind)
         registry.gauge_from(
             "gateway_watch_age_seconds", lambda: {(): self._freshness.age_seconds()}
@@ -123,6 +146,7 @@ class GatewayParts:
         self.mirrors.start(tasks)
         tasks.create_task(self._freshness.run(), name="freshness")
         tasks.create_task(self.connections.run(), name="connections")
+        tasks.create_task(self._upstreams.run(), name="upstreams")
         app = make_gateway_app(self._context(), Handlers())
         serving = attrs.evolve(self._settings, listen=self._settings.gateway.listen)
         async with (
@@ -151,15 +175,21 @@ class GatewayParts:
             await informer.synced.wait()
 
     def _context(self) -> GatewayContext:
-        gate = Gate(
-            self._units,
-            self._keys.ring,
-            now=self._process.now,
-            watch_age=self._freshness.age_seconds,
+        process, keys = self._process, self._keys
+        sessions = Sessions(
+            self._gate,
+            keys.ring,
+            now=process.now,
+            rng=process.rng,
+            is_secure=self._public_address.scheme == "https",
         )
         return GatewayContext(
             address=self._public_address,
-            gate=gate,
+            options=app_options_of(self._settings),
+            gate=self._gate,
+            waker=self._waker,
+            sessions=sessions,
+            upstreams=self._upstreams,
             connections=self.connections,
             units=self._units,
             client=self._client,

@@ -16,7 +16,11 @@ from gpuruntime.api.http.server import ConnectionLimits
 from gpuruntime.api.tickets.issuer import GatewayOptions
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
+from gpuruntime.gateway.app import AppOptions
 from gpuruntime.gateway.connections import ConnectionOptions
+from gpuruntime.gateway.exchange import ExchangeOptions
+from gpuruntime.gateway.splice import SpliceOptions
+from gpuruntime.gateway.wake import WakeOptions
 from gpuruntime.operations.options import Namespaces, Options
 from gpuruntime.reconcilers.activity.reader import ActivityOptions, Fetching
 from gpuruntime.reconcilers.options import (
@@ -74,6 +78,22 @@ def connection_options_of(settings: Settings) -> ConnectionOptions:
     given = settings.gateway
     ends_unknown = given.whenUnknown is WhenUnknown.END
     return options_of(ConnectionOptions, given, given.connections, ends_unknown=ends_unknown)
+
+
+def app_options_of(settings: Settings) -> AppOptions:
+    given = settings.gateway
+    return options_of(
+        AppOptions,
+        given.bytes,
+        has_plain_hosts=given.plainHosts,
+        exchange=options_of(ExchangeOptions, given.time, given.bytes),
+        splice=options_of(SpliceOptions, given.time, given.bytes),
+    )
+
+
+def wake_options_of(settings: Settings) -> WakeOptions:
+    given = settings.gateway
+    return WakeOptions(api=given.api, hold_seconds=given.time.wakeHold)
 
 
 def service_options_of(settings: Settings) -> ServiceOptions:
