@@ -12,6 +12,9 @@ nox.options.error_on_missing_interpreters = True
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 # Outside their session, the suites of functions try fewer.
 FULL_PROOF = {"GPURUNTIME_CHAIN_INVOCATIONS": "10000", "GPURUNTIME_CHAIN_SCHEDULES": "20"}
+FULL_SCALING = {"GPURUNTIME_SCALING_SEEDS": "500"}
+# A process takes tests from the other one when it has none left: some take half a minute.
+EVENLY = ("-n", "2", "--dist", "worksteal")
 
 
 def install(session: nox.Session, group: str, *extras: str) -> None:
@@ -45,7 +48,7 @@ def tests(session: nox.Session) -> None:
         if shutil.which(shell) is None:
             session.warn(f"{shell} is not installed: nothing asks it for completions")
     session.run(
-        "pytest", "-n", "2", "-m", "not cluster and not node and not serverless", *session.posargs
+        "pytest", *EVENLY, "-m", "not cluster and not node and not serverless", *session.posargs
     )
 
 
@@ -105,6 +108,9 @@ def simulate(session: nox.Session) -> None:
     # These seeds crash before, during and after every write that they make 500 times.
     seeds = session.posargs or ["--seeds", "0-199", "--covered", "500"]
     session.run("python", "-m", "tests.proofs.simulation", *seeds)
+    if not session.posargs:
+        scaling = ("pytest", *EVENLY, "tests/rooms/serverless/test_schedules.py")
+        session.run("python", "-m", *scaling, env=FULL_SCALING)
 
 
 @nox.session

@@ -38,19 +38,27 @@ def rng() -> random.Random:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Request `no_task_left_behind` first in every async test, so that it is torn down last."""
+    """Request `no_task_left_behind` first in every async test, so that it is torn down last.
+
+    Tests of roles start processes and take the longest, so they come first.
+    """
+    items.sort(key=lambda item: "roles" not in item.path.parts)
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.fixturenames.insert(0, no_task_left_behind.__name__)
 
 
-def pytest_collection() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Run no garbage collection meanwhile: almost every new object stays until the end."""
     gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
-    gc.enable()
     set_aside()
 
 

@@ -1,10 +1,12 @@
 """Calls around the moments of scaling, one schedule at a time.
 
-The seed determines the whole schedule and is its id: `-k "bounds[137]"` runs that one.
+The seed determines the whole schedule and is its id: `-k "bounds[37]"` runs that one.
+GPURUNTIME_SCALING_SEEDS is the number of seeds; the nox session `simulate` tries 500.
 """
 
 import asyncio
 import math
+import os
 from random import Random
 
 import pytest
@@ -17,7 +19,7 @@ from tests.rooms.serverless.schedules import World, schedule_of
 # There is no external input, so virtual time need not wait for any.
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-SEEDS = range(500)
+SEEDS = range(int(os.environ.get("GPURUNTIME_SCALING_SEEDS", "100")))
 STOCK = 6
 # The last drain and deletion, including lost heartbeats and orders.
 SETTLED_SECONDS = 60
