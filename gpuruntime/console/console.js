@@ -7,6 +7,7 @@ import { keepAges } from "./moments.js";
 import { overviewPlace } from "./overview.js";
 import { poolsPlace } from "./pools.js";
 import { keepToken, token } from "./session.js";
+import { secretsPlace } from "./secrets.js";
 import { stockPlace } from "./stock.js";
 import { storagesPlace } from "./storages.js";
 import { Stream } from "./stream.js";
@@ -18,6 +19,7 @@ const PLACES = {
   stock: stockPlace,
   pools: poolsPlace,
   storages: storagesPlace,
+  secrets: secretsPlace,
   functions: functionsPlace,
 };
 const TITLES = {
@@ -26,6 +28,7 @@ const TITLES = {
   stock: "Stock",
   pools: "Pools",
   storages: "Storages",
+  secrets: "Secrets",
   functions: "Functions",
 };
 

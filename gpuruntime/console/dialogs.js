@@ -99,8 +99,17 @@ export function factList(facts) {
   return element("dl", { class: "facts" }, ...rows);
 }
 
-/** A form, then what it would do, and only then it is done. */
-export function formDialog({ title, intro, fields, request, label, send, done }) {
+/** A form, then what it would do, as far as it may be shown, and only then it is done. */
+export function formDialog({
+  title,
+  intro,
+  fields,
+  request,
+  shown = (body) => body,
+  label,
+  send,
+  done,
+}) {
   const { heading, content, close } = openDialog(title);
   const problem = problemBox();
   const inputs = new Map();
@@ -169,7 +178,7 @@ export function formDialog({ title, intro, fields, request, label, send, done })
         yes.focus();
       }
     }
-    const facts = Object.entries(body)
+    const facts = Object.entries(shown(body))
       .filter(([name]) => name !== "operationID")
       .map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]);
     const back = button("Back", () => edit(), { class: "plain" });

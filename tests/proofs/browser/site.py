@@ -12,7 +12,7 @@ from tests.proofs.browser.chromium import Tab
 from tests.rooms.api.service import Service
 from tests.rooms.operations.cluster import INSTANCE, Cluster
 
-PLACES = ("", "units", "stock", "pools", "storages", "functions")
+PLACES = ("", "units", "stock", "pools", "storages", "secrets", "functions")
 LONG = "unit-broken-7c9/runtime: CrashLoopBackOff: exit code 3: " + "no weights in /data; " * 12
 TIMELINE = {
     "acceptedAt": "2025-01-01T00:00:00.000000Z",

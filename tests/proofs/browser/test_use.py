@@ -14,6 +14,8 @@ from tests.rooms.operations.cluster import INSTANCE
 
 pytestmark = pytest.mark.cluster
 
+CANARY = "canary4711"
+SECRETS = "/api/v1/secrets"
 CONTRAST = (files("tests.proofs.browser") / "contrast.js").read_text()
 NAMED = frozenset({"button", "link", "textbox", "searchbox", "combobox", "spinbutton", "checkbox"})
 OPENERS = (("units", "New unit"), ("units", "ready"), ("units", "Delete unit broken"))
@@ -81,6 +83,34 @@ async def test_a_unit_is_created_and_deleted_by_keyboard(site: Site) -> None:
     await tab.until("!document.querySelector('tr[data-key=typed]')")
     assert (await site.api.call("GET", f"{UNITS}/typed")).status == 404
     assert await tab.evaluate("document.activeElement.closest('main') !== null")
+
+
+async def test_a_secret_is_stored_and_deleted_and_its_value_is_never_shown(site: Site) -> None:
+    tab = site.tab
+    await site.go("secrets")
+    await site.shows("There is no secret yet.")
+    await tab.evaluate(
+        "[...document.querySelectorAll('button')].find((b) => b.innerText === 'New secret')"
+        ".focus()"
+    )
+    await tab.press("Enter")
+    for text in ("hub", "token", CANARY):
+        await tab.type(text)
+        await tab.press("Tab")
+    await tab.press("Enter")
+    await tab.until("document.activeElement.textContent === 'Store secret'")
+    assert "token: not shown" in await tab.evaluate("document.querySelector('dialog').innerText")
+    await tab.press("Enter")
+    await tab.until("document.querySelector('tr[data-key=hub]')")
+    assert CANARY not in await tab.evaluate("document.documentElement.outerHTML")
+    assert [each["name"] for each in (await site.api.call("GET", SECRETS)).data] == ["hub"]
+    await tab.evaluate("document.querySelector('tr[data-key=hub] .acts button').focus()")
+    await tab.press("Enter")
+    assert await site.focused() == "Cancel"
+    await tab.press("Tab")
+    await tab.press(" ")
+    await tab.until("!document.querySelector('tr[data-key=hub]')")
+    assert (await site.api.call("GET", SECRETS)).data == []
 
 
 async def test_a_dialog_traps_the_focus_and_returns_it(site: Site) -> None:
