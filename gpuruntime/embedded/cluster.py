@@ -33,7 +33,7 @@ from gpuruntime.embedded.processes.container_process import ContainerProcess
 from gpuruntime.embedded.processes.pods import ProcessPods
 from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
 from gpuruntime.embedded.processes.process_streams import ProcessStreams
-from gpuruntime.embedded.processes.programs import Programs
+from gpuruntime.embedded.processes.programs import CommandRules, ProcessRules, Programs
 from gpuruntime.embedded.scheduler.scheduler import NAME as SCHEDULER
 from gpuruntime.embedded.scheduler.scheduler import Scheduler
 from gpuruntime.embedded.workloads.deployment_controller import Deployments
@@ -54,16 +54,17 @@ UNOWNED: Final = frozenset({"Event", "Lease"})
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClusterOptions:
-    """Options of the cluster; containers whose image is in `programs` run as processes.
+    """Options of the cluster; Pods with an image of `programs` run as processes.
 
-    All other containers are simulated. `volumes_root` is only written into volumes: a directory is
-    created when a process mounts it.
+    Those that `commands` cover run by their command alone. `volumes_root` is only written into
+    volumes: a directory is created when a process mounts it.
     """
 
     nodes: NodeOptions = NodeOptions()
     pace: Pace = Pace()
     volumes_root: str = "/var/lib/gpuruntime/volumes"
     programs: Programs = attrs.field(factory=dict)
+    commands: CommandRules | None = None
     policies: tuple[CreationPolicy, ...] = ()
     seed: int = 0
 
@@ -79,8 +80,9 @@ class EmbeddedCluster:
         state: StateFolder | None = None,
     ) -> None:
         """Continue with the objects of the folder, if there is one, and keep it up to date."""
+        self._rules = ProcessRules(programs=options.programs, commands=options.commands)
         logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
-        streams = ProcessStreams(self._containers, self._pod, options.programs)
+        streams = ProcessStreams(self._containers, self._pod, self._rules)
         self.server = Server(
             now=now,
             rng=self._rng(options, "server"),
@@ -107,7 +109,7 @@ class EmbeddedCluster:
             self._client,
             self._informers,
             self._kubelet_events,
-            programs=options.programs,
+            rules=self._rules,
             now=self._now,
         )
         self._parts = {**self._controllers(), **self._collector()}
@@ -124,16 +126,17 @@ class EmbeddedCluster:
             await self._informers.synced()
             self.ready.set()
 
-    def map_address(self, host: str, _: int) -> tuple[str, int] | None:
-        """Return host and port of the process behind a Service's address, or None without one.
-
-        A process listens at one port only, so the requested port is ignored.
-        """
+    def map_address(self, host: str, port: int) -> tuple[str, int] | None:
+        """Return host and port of the process behind a Service's address, or None without one."""
         for service in self._informers.services.store.values():
-            if service.spec.clusterIP == host:
-                return self._processes.address_of(
-                    service.metadata.namespace, service.spec.selector
-                )
+            spec = service.spec
+            if spec.clusterIP == host:
+                targets = [each.targetPort for each in spec.ports if each.port == port]
+                namespace = service.metadata.namespace
+                found = [
+                    self._processes.address_of(namespace, spec.selector, each) for each in targets
+                ]
+                return next(filter(None, found), None)
         return None
 
     def _pod(self, key: Key) -> Pod | None:
@@ -173,7 +176,7 @@ class EmbeddedCluster:
             self._kubelet_events,
             now=now,
             pace=options.pace,
-            programs=options.programs,
+            rules=self._rules,
         )
         return parts | {
             "jobs": jobs.run,

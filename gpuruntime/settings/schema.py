@@ -13,6 +13,7 @@ from gpuruntime.settings.checks import (
     label_faults,
     refuse,
 )
+from gpuruntime.settings.dev import DevSettings
 from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.results import ResultsSettings
 from gpuruntime.settings.serverless import NatsSettings, ServerlessSettings, WorkerSettings
@@ -280,6 +281,7 @@ class Settings:
     files: FileSettings = FileSettings()
     gateway: GatewaySettings = GatewaySettings()
     activity: ActivitySettings = ActivitySettings()
+    dev: DevSettings = DevSettings()
 
     def __attrs_post_init__(self) -> None:
         if self.operationRetention < SHORTEST_RETENTION_SECONDS:

@@ -115,8 +115,15 @@ class StorageClass:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ServicePort:
+    port: int = 0
+    targetPort: int | str = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class ServiceSpec:
     clusterIP: str = ""
+    ports: tuple[ServicePort, ...] = ()
     selector: dict[str, str] = attrs.field(factory=dict)
 
 

@@ -80,6 +80,7 @@ class Variable:
 class ContainerPort:
     name: str = ""
     containerPort: int = 0
+    protocol: str = "TCP"
 
 
 @attrs.frozen(kw_only=True, slots=True)

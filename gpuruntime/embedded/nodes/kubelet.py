@@ -25,15 +25,11 @@ from gpuruntime.embedded.nodes.pod_secrets import (
 from gpuruntime.embedded.nodes.pod_status_plan import (
     TOLERANCE_SECONDS,
     Sandbox,
+    SimulatedStatus,
     ended,
     simulated_status,
 )
-from gpuruntime.embedded.processes.programs import (
-    Programs,
-    failing_without,
-    missing_in,
-    runs_as_processes,
-)
+from gpuruntime.embedded.processes.programs import ProcessRules
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder, Note
@@ -67,7 +63,7 @@ class Kubelet:
         *,
         now: Callable[[], datetime],
         pace: Pace,
-        programs: Programs,
+        rules: ProcessRules,
     ) -> None:
         self._client = client
         self._pods = informers.pods
@@ -75,7 +71,7 @@ class Kubelet:
         self._events = EventWriter(recorder, PODS)
         self._now = now
         self._pace = pace
-        self._programs = programs
+        self._rules = rules
         self._addresses = Addresses()
         self._tracked_pods: dict[Key, _TrackedPod] = {}
         self._queue: WorkQueue[Key] = WorkQueue("kubelet")
@@ -93,8 +89,8 @@ class Kubelet:
             return DONE
         if Key("", pod.spec.nodeName) not in self._nodes.store:
             return DONE
-        is_simulated = not runs_as_processes(pod, self._programs)
-        missing = None if is_simulated else missing_in(pod, self._programs)
+        is_simulated = not self._rules.run(pod)
+        missing = None if is_simulated else self._rules.missing_in(pod)
         if not is_simulated and missing is None:
             return DONE
         tracked = self._track(pod)
@@ -103,7 +99,7 @@ class Kubelet:
         if pod.is_finished:
             return DONE
         if missing:
-            return await self._show(failing_without(*missing, pod, self._programs), tracked)
+            return await self._show(self._rules.failing_without(*missing, pod), tracked)
         return await self._wait_for_secrets(pod, tracked) or await self._show(pod, tracked)
 
     async def _wait_for_secrets(self, pod: Pod, tracked: _TrackedPod) -> Result | None:
@@ -133,19 +129,23 @@ class Kubelet:
         if tracked.waits_for != note.message:
             self._events.note(pod, note)
         tracked.waits_for = note.message
-        current = simulated_status(pod, tracked.sandbox, 0.0, now=self._now())
+        current = self._status(pod, tracked, 0.0)
         await write_status(self._client, self._pods, pod, pod.status, current.status)
         return Result(RETRY_SECONDS)
 
     async def _show(self, pod: Pod, tracked: _TrackedPod) -> Result:
         offset = loop_time() - tracked.began_at
-        current = simulated_status(pod, tracked.sandbox, offset, now=self._now())
+        current = self._status(pod, tracked, offset)
         await write_status(self._client, self._pods, pod, pod.status, current.status)
         for at, container, note in current.notes:
             if at > tracked.noted_until:
                 self._note(pod, container, note)
         tracked.noted_until = offset
         return DONE if current.next_at == NEVER else Result(current.next_at - offset)
+
+    def _status(self, pod: Pod, tracked: _TrackedPod, offset: float) -> SimulatedStatus:
+        why = self._rules.why_simulated(pod)
+        return simulated_status(pod, tracked.sandbox, offset, now=self._now(), why=why)
 
     async def _end(self, pod: Pod, tracked: _TrackedPod) -> Result:
         """Stop the Pod within its grace period; finalizers may keep the object longer."""

@@ -57,9 +57,12 @@ class SimulatedStatus:
 
 
 def simulated_status(
-    pod: Pod, sandbox: Sandbox, offset: float, *, now: datetime
+    pod: Pod, sandbox: Sandbox, offset: float, *, now: datetime, why: str = ""
 ) -> SimulatedStatus:
-    """Return the status at an offset, in seconds since the kubelet took the Pod."""
+    """Return the status at an offset, in seconds since the kubelet took the Pod.
+
+    `why` are words about why the Pod is simulated, for its message.
+    """
     due = offset + TOLERANCE_SECONDS
     starts = list(_starts(pod, sandbox.pace))
     timelines = [reached(start, due) for start in starts]
@@ -77,7 +80,13 @@ def simulated_status(
     ]
     has_started = due >= sandbox.pace.start_seconds
     status = pod_status(
-        pod, sandbox, inits, mains, has_sandbox=has_started, now=now, words=SIMULATED
+        pod,
+        sandbox,
+        inits,
+        mains,
+        has_sandbox=has_started,
+        now=now,
+        words=f"{SIMULATED}: {why}" if why else SIMULATED,
     )
     next_at = min([NEVER, *(next_at for _, next_at in timelines)])
     if not has_started:

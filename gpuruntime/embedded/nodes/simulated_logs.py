@@ -7,6 +7,7 @@ from typing import Final
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
 from gpuruntime.embedded.apiserver.status_errors import bad_request
 from gpuruntime.embedded.kinds.pod_objects import ContainerState, ContainerStatus, Pod
+from gpuruntime.embedded.nodes.pod_status_plan import SIMULATED
 from gpuruntime.models.kubernetes.metadata import Key
 
 POLL_SECONDS: Final = 1.0
@@ -25,7 +26,8 @@ class SimulatedLogs:
         if state.terminated is None and state.running is None:
             raise _not_begun(container, request)
         subject = f"container {request.container} of {request.namespace}/{request.pod}"
-        lines = [f"simulated: {subject} runs by the clock, without any process"]
+        why = self._why(request)
+        lines = [f"simulated: {subject} runs by the clock, without any process{why}"]
         if state.terminated is not None:
             lines += state.terminated.message.splitlines()
         dropped = 0 if request.tail is None else max(0, len(lines) - request.tail)
@@ -40,6 +42,11 @@ class SimulatedLogs:
     def _runs(self, request: LogRequest) -> bool:
         container = self._container(request)
         return container is not None and container.state.running is not None
+
+    def _why(self, request: LogRequest) -> str:
+        """Return the words that follow SIMULATED in the Pod's message."""
+        pod = self._pod_of(Key(request.namespace, request.pod))
+        return pod.status.message.partition(SIMULATED)[2] if pod else ""
 
     def _container(self, request: LogRequest) -> ContainerStatus | None:
         pod = self._pod_of(Key(request.namespace, request.pod))

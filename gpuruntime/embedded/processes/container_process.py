@@ -1,10 +1,8 @@
 """A container as a process of this machine: started, probed, restarted and stopped."""
 
 import asyncio
-import errno
-import secrets
+import shutil
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -25,33 +23,32 @@ from gpuruntime.embedded.nodes.container_timeline import (
 )
 from gpuruntime.embedded.nodes.pod_secrets import RETRY_SECONDS, MissingSecretError
 from gpuruntime.embedded.processes.guarded_processes import Process, Processes
+from gpuruntime.embedded.processes.port_plan import (
+    NO_PORTS,
+    PortTakenError,
+    demand_free,
+    free_port,
+    ports_of,
+)
 from gpuruntime.embedded.processes.probes import (
     port_asked,
     problem,
     wait_until_failed,
     wait_until_passed,
 )
-from gpuruntime.embedded.processes.programs import (
-    LOOPBACK,
-    Program,
-    Programs,
-    Start,
-    command_in,
-    start_of,
-)
+from gpuruntime.embedded.processes.programs import ProcessRules, Program
 from gpuruntime.embedded.processes.running_command import (
     CommandOptions,
     RunningCommand,
     running_command,
 )
+from gpuruntime.embedded.processes.start_plan import Home, Start, command_in, start_of
 from gpuruntime.kube.events import Note
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 
 # After a run of this length the back-off starts over.
 BACKOFF_RESET_SECONDS: Final = 600.0
 LEAST_GRACE_SECONDS: Final = 2.0
-# Below the ports that Linux and macOS give to sockets that ask for any.
-PORTS: Final = range(20_000, 32_000)
 _LONGEST_MESSAGE: Final = 2_000
 # The exit code of a shell for a program that cannot be started.
 _NOT_STARTED: Final = 128
@@ -73,6 +70,7 @@ class PodContext:
     """Dependencies of a Pod's containers; `changed` is called when a status changes.
 
     `variables` returns those of Secrets, or raises MissingSecretError. `note` queues an Event.
+    With a `search_path` each container has that PATH, and a home: a folder of its own.
     """
 
     pod: Pod
@@ -82,6 +80,7 @@ class PodContext:
     changed: Callable[[], None]
     variables: Callable[[Container], Awaitable[Mapping[str, str]]]
     note: Callable[[Note], None]
+    search_path: str | None = None
 
 
 class ContainerProcess:
@@ -90,7 +89,7 @@ class ContainerProcess:
     ) -> None:
         self.container = container
         self.status = ProcessStatus()
-        self.port = 0
+        self.ports = NO_PORTS
         self.started = asyncio.Event()
         self.over = asyncio.Event()
         self._program = program
@@ -119,13 +118,13 @@ class ContainerProcess:
 
     @asynccontextmanager
     async def command(
-        self, arguments: tuple[str, ...], programs: Programs, *, options: CommandOptions
+        self, arguments: tuple[str, ...], rules: ProcessRules, *, options: CommandOptions
     ) -> AsyncIterator[RunningCommand]:
         """Run a command beside the process, which it does not outlive.
 
         Raise OSError if the command or its folder does not exist.
         """
-        start, beside = command_in(self._start, arguments, programs), self._process
+        start, beside = command_in(self._start, arguments, rules), self._process
         async with running_command(self._context.processes, start, options) as command:
             if self._process is not beside:
                 command.process.send(signal.SIGKILL)
@@ -151,16 +150,6 @@ class ContainerProcess:
     @property
     def hook(self) -> Hook | None:
         return self.container.lifecycle.preStop
-
-    @property
-    def ports(self) -> frozenset[int | str]:
-        """Return the ports, by number or name, at which the container listens inside its Pod."""
-        each = self.container
-        probed = {
-            port_asked(p) for p in (each.startupProbe, each.readinessProbe, each.livenessProbe)
-        }
-        numbers = {port.containerPort for port in each.ports}
-        return frozenset(probed | numbers | {port.name for port in each.ports}) - {0, ""}
 
     async def stop(
         self, due_at: float, *, hook_port: int, after: Sequence["ContainerProcess"] = ()
@@ -196,7 +185,7 @@ class ContainerProcess:
         delay = 0
         while True:
             began_at = loop_time()
-            if (variables := await self._variables()) is None:
+            if (variables := await self._prepared()) is None:
                 return False
             end = await self._run_once(places, variables)
             if self._stopping.is_set() or not is_restarted(self._policy, end.exitCode):
@@ -208,19 +197,27 @@ class ContainerProcess:
             delay = next(delays)
             self._show(restarts=self.status.restarts + 1)
 
-    async def _variables(self) -> Mapping[str, str] | None:
-        """Return the variables of Secrets once all exist, or None if the container has to stop."""
+    async def _prepared(self) -> Mapping[str, str] | None:
+        """Wait until all Secrets exist and no port is taken; return the variables of Secrets.
+
+        Return None if the container has to stop.
+        """
         told = ""
         while not self._stopping.is_set():
             try:
-                return await self._context.variables(self.container)
-            except MissingSecretError as error:
+                variables = await self._context.variables(self.container)
+                self.ports = ports_of(self.container, self._program, free_port)
+                demand_free(self.ports)
+            except (MissingSecretError, PortTakenError) as error:
                 if told != str(error):
                     told = str(error)
                     self._context.note(Note("Failed", f"Error: {told}", is_warning=True))
-                waiting = Waiting(reason="CreateContainerConfigError", message=told)
-                self._show(state=ContainerState(waiting=waiting))
+                is_taken = isinstance(error, PortTakenError)
+                reason = "CreateContainerError" if is_taken else "CreateContainerConfigError"
+                self._show(state=ContainerState(waiting=Waiting(reason=reason, message=told)))
                 await is_set_within(self._stopping, RETRY_SECONDS)
+            else:
+                return variables
         return None
 
     async def _pause(self, seconds: int, end: Terminated) -> None:
@@ -238,13 +235,11 @@ class ContainerProcess:
     async def _run_once(
         self, places: Mapping[str, str], variables: Mapping[str, str]
     ) -> Terminated:
-        began_at, self.port, self._probe_failure = self._context.now(), _free_port(), ""
+        began_at, self._probe_failure = self._context.now(), ""
         log = self.log(self.status.restarts)
         self.log(self.status.restarts - 2).unlink(missing_ok=True)
-        start = start_of(self._context.pod, self.container, self._program, places, self.port)
-        start = attrs.evolve(start, environment={**start.environment, **variables})
-        self._start = start
         try:
+            start = self._start = self._start_with(places, variables)
             process = self._process = await self._context.processes.start(
                 start.argv, log=log, environment=start.environment, folder=start.folder
             )
@@ -261,6 +256,19 @@ class ContainerProcess:
         self._kill_commands()
         return self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _end_of_log(log))
 
+    def _start_with(self, places: Mapping[str, str], variables: Mapping[str, str]) -> Start:
+        """Return the start, with an empty home, as the file system of a container is new."""
+        context, home = self._context, None
+        if context.search_path is not None:
+            folder = context.folder / f"{self.container.name}.home"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            home = Home(folder=str(folder), search_path=context.search_path)
+        start = start_of(
+            context.pod, self.container, self._program, places=places, ports=self.ports, home=home
+        )
+        return attrs.evolve(start, environment={**start.environment, **variables})
+
     def _end(self, code: int, began_at: datetime, words: str) -> Terminated:
         return Terminated(
             exitCode=code,
@@ -273,7 +281,7 @@ class ContainerProcess:
     async def _watch(self, process: Process) -> None:
         container = self.container
         if container.startupProbe is not None:
-            why = await _started(container.startupProbe, self.port)
+            why = await _started(container.startupProbe, self._port(container.startupProbe))
             if why:
                 self._kill_for(process, f"startup probe failed: {why}")
                 return
@@ -288,19 +296,22 @@ class ContainerProcess:
     async def _watch_readiness(self, probe: Probe) -> None:
         await asyncio.sleep(probe.initialDelaySeconds)
         while True:
-            if not await wait_until_passed(probe, self.port):
+            if not await wait_until_passed(probe, self._port(probe)):
                 self._show(is_ready=True)
-                await wait_until_failed(probe, self.port)
+                await wait_until_failed(probe, self._port(probe))
                 self._show(is_ready=False)
 
     async def _watch_life(self, probe: Probe, process: Process) -> None:
         await asyncio.sleep(probe.initialDelaySeconds)
-        why = await wait_until_failed(probe, self.port)
+        why = await wait_until_failed(probe, self._port(probe))
         self._kill_for(process, f"liveness probe failed: {why}")
 
     def _kill_for(self, process: Process, verdict: str) -> None:
         self._probe_failure = verdict
         process.send(signal.SIGKILL)
+
+    def _port(self, probe: Probe) -> int:
+        return self.ports.real(port_asked(probe)) or 0
 
     def _kill_commands(self) -> None:
         for each in self._commands:
@@ -327,15 +338,3 @@ def _end_of_log(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _LONGEST_MESSAGE))
         return file.read().decode(errors="replace").strip()
-
-
-def _free_port() -> int:
-    """Return a free port of `PORTS`; no other socket gets it before the container listens."""
-    while True:
-        port = secrets.choice(PORTS)
-        try:
-            with socket.create_server((LOOPBACK, port)):
-                return port
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise

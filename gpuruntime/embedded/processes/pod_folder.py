@@ -13,7 +13,7 @@ from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.kinds.container_objects import KeyToPath, SecretSource, Volume
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
 from gpuruntime.embedded.nodes.pod_secrets import demand_files, files_of
-from gpuruntime.embedded.processes.programs import relocated
+from gpuruntime.embedded.processes.start_plan import relocated
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.client import Client
 from gpuruntime.models.kubernetes.metadata import Key

@@ -16,7 +16,7 @@ from gpuruntime.embedded.nodes.pod_secrets import MissingSecretError, failed_mou
 from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
 from gpuruntime.embedded.processes.probes import port_asked
-from gpuruntime.embedded.processes.programs import Programs, program_of
+from gpuruntime.embedded.processes.programs import ProcessRules
 
 log = structlog.get_logger()
 
@@ -25,11 +25,11 @@ REFRESH_SECONDS: Final = 2.0
 
 
 class PodProcesses:
-    def __init__(self, context: PodContext, folder: PodFolder, programs: Programs) -> None:
+    def __init__(self, context: PodContext, folder: PodFolder, rules: ProcessRules) -> None:
         spec = context.pod.spec
         self.inits, self.mains = (
             tuple(
-                ContainerProcess(each, program_of(each, programs), context, is_init=is_init)
+                ContainerProcess(each, rules.program_of(each), context, is_init=is_init)
                 for each in containers
             )
             for is_init, containers in ((True, spec.initContainers), (False, spec.containers))
@@ -138,4 +138,4 @@ class PodProcesses:
         """Return the hook's port, which may be another container's: a Pod has one address."""
         asked = port_asked(each.hook)
         listeners = (each, *self.inits, *self.mains)
-        return next((other.port for other in listeners if asked in other.ports), each.port)
+        return next(filter(None, (other.ports.real(asked) for other in listeners)), 0)

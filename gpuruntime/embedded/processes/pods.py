@@ -27,13 +27,7 @@ from gpuruntime.embedded.processes.guarded_processes import Processes, guarded
 from gpuruntime.embedded.processes.pod_folder import PodFolder
 from gpuruntime.embedded.processes.pod_lifecycle import PodProcesses
 from gpuruntime.embedded.processes.process_logs import LogFile
-from gpuruntime.embedded.processes.programs import (
-    LOOPBACK,
-    PROCESS,
-    Programs,
-    missing_in,
-    runs_as_processes,
-)
+from gpuruntime.embedded.processes.programs import LOOPBACK, PROCESS, ProcessRules
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
@@ -66,14 +60,14 @@ class ProcessPods:
         informers: Informers,
         recorder: EventRecorder,
         *,
-        programs: Programs,
+        rules: ProcessRules,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._informers = informers
         self._pods = informers.pods
         self._events = EventWriter(recorder, PODS)
-        self._programs = programs
+        self._rules = rules
         self._now = now
         self._held: dict[Key, _RunningPod] = {}
         self._numbers = count()
@@ -88,15 +82,21 @@ class ProcessPods:
                 self._resources = _RunResources(tasks, processes, Path(root))
                 await self._controller.run()
 
-    def address_of(self, namespace: str, selector: Mapping[str, str]) -> tuple[str, int] | None:
-        """Return host and port behind a Service with this selector, or None if no process runs."""
+    def address_of(
+        self, namespace: str, selector: Mapping[str, str], port: int | str
+    ) -> tuple[str, int] | None:
+        """Return the address of a container that declares the port, in a Pod of the selector.
+
+        Return None if no such container runs.
+        """
         for key, held in self._held.items():
             pod = self._pods.store.get(key)
-            main = held.processes.mains[0]
-            if pod is None or key.namespace != namespace or not main.is_running:
+            if pod is None or key.namespace != namespace or not selector:
                 continue
-            if selector and selector.items() <= pod.metadata.labels.items():
-                return LOOPBACK, main.port
+            if selector.items() <= pod.metadata.labels.items():
+                for each in held.processes.running:
+                    if (real := each.ports.real(port)) is not None:
+                        return LOOPBACK, real
         return None
 
     def log_of(self, request: LogRequest) -> LogFile | None:
@@ -133,9 +133,9 @@ class ProcessPods:
         return DONE
 
     def _is_ours(self, pod: Pod) -> bool:
-        if not pod.spec.nodeName or not runs_as_processes(pod, self._programs):
+        if not pod.spec.nodeName or not self._rules.run(pod):
             return False
-        return missing_in(pod, self._programs) is None
+        return self._rules.missing_in(pod) is None
 
     def _start(self, pod: Pod) -> _RunningPod:
         resources, key = self._resources, pod.metadata.key
@@ -151,9 +151,10 @@ class ProcessPods:
             changed=lambda: self._queue.add(key),
             variables=partial(variables_of, self._client, pod),
             note=lambda note: self._events.note(pod, note),
+            search_path=self._rules.search_path(pod),
         )
         volumes = PodFolder(folder, pod, self._client, self._informers)
-        processes = PodProcesses(context, volumes, self._programs)
+        processes = PodProcesses(context, volumes, self._rules)
         task = resources.tasks.create_task(processes.run(), name=f"pod {key}")
         sandbox = Sandbox(began_at=self._now(), host_ip=LOOPBACK, pod_ip=LOOPBACK)
         return _RunningPod(processes, sandbox, task)
@@ -178,7 +179,9 @@ class ProcessPods:
 
     def _status(self, pod: Pod, held: _RunningPod) -> PodStatus:
         processes, uid = held.processes, pod.metadata.uid
-        running = [f"{each.pid} ({each.container.name})" for each in processes.running]
+        running = [
+            f"{each.pid} ({each.container.name}){each.ports.words}" for each in processes.running
+        ]
         words = f"runs as processes of this machine: {', '.join(running) or 'none at present'}"
         return pod_status(
             pod,
@@ -191,7 +194,7 @@ class ProcessPods:
         )
 
     def _on_pod(self, key: Key, _: Pod | None, new: Pod | None) -> None:
-        if key in self._held or (new is not None and runs_as_processes(new, self._programs)):
+        if key in self._held or (new is not None and self._rules.run(new)):
             self._queue.add(key)
 
 

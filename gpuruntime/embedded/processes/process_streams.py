@@ -9,7 +9,7 @@ from gpuruntime.embedded.apiserver.pod_streams import ExecRequest, ForwardReques
 from gpuruntime.embedded.apiserver.status_errors import StatusError, bad_request
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.processes.container_process import ContainerProcess
-from gpuruntime.embedded.processes.programs import LOOPBACK, Programs
+from gpuruntime.embedded.processes.programs import LOOPBACK, ProcessRules
 from gpuruntime.embedded.processes.running_command import CommandOptions, RunningCommand
 from gpuruntime.models.kubernetes.metadata import Key
 
@@ -21,11 +21,11 @@ class ProcessStreams:
         self,
         containers_of: Callable[[Key], tuple[ContainerProcess, ...]],
         pod_of: Callable[[Key], Pod | None],
-        programs: Programs,
+        rules: ProcessRules,
     ) -> None:
         self._containers_of = containers_of
         self._pod_of = pod_of
-        self._programs = programs
+        self._rules = rules
 
     @asynccontextmanager
     async def command(self, request: ExecRequest) -> AsyncIterator[RunningCommand]:
@@ -33,7 +33,7 @@ class ProcessStreams:
         container = self._container(key, request.container)
         options = CommandOptions(has_input=request.has_input, has_terminal=request.has_terminal)
         arguments = request.arguments
-        async with container.command(arguments, self._programs, options=options) as command:
+        async with container.command(arguments, self._rules, options=options) as command:
             yield command
 
     async def dial(
@@ -44,9 +44,9 @@ class ProcessStreams:
         if not running:
             raise self._refusal(key, f"pod {key}")
         for each in running:
-            if request.port in each.ports:
-                return await asyncio.open_connection(LOOPBACK, each.port, limit=HELD_BYTES)
-        declared = {port for each in running for port in each.ports if isinstance(port, int)}
+            if (port := each.ports.real(request.port)) is not None:
+                return await asyncio.open_connection(LOOPBACK, port, limit=HELD_BYTES)
+        declared = {port for each in running for port in each.ports.by_number}
         listed = ", ".join(map(str, sorted(declared))) or "none"
         raise bad_request(f"no container declares this port; those that do: {listed}")
 

@@ -15,7 +15,7 @@ from typing import IO, Final
 import attrs
 
 from gpuruntime.embedded.processes.guarded_processes import Process, Processes
-from gpuruntime.embedded.processes.programs import Start
+from gpuruntime.embedded.processes.start_plan import Start
 
 TERMINAL: Final = Path(__file__).with_name("terminal.py")
 # asyncio holds at most twice this of each stream.

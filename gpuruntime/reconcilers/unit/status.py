@@ -69,6 +69,7 @@ class Verdict:
 ALL_HELD: Final = "every storage is ready, and held by this unit"
 # The message of a start until it is slow, so that the progress of a quick one costs no writes.
 ON_ITS_WAY: Final = "the Pod is on its way"
+READY: Final = "the Pod is ready"
 # A unit waits this long for its stock's place before it reports that it cannot be scheduled,
 # because the stock's Pod has to end first.
 PATIENCE_SECONDS: Final = 5.0
@@ -91,12 +92,20 @@ def running_verdict(
         return stopped_verdict("suspended", pods)
     failure = _failure(deployment, pods)
     if failure is None and is_serving(deployment, pods):
-        return Verdict(reason=UnitReason.DEPLOYMENT_READY, message="the Pod is ready")
+        message = READY if is_stock else _ready_words(pods)
+        return Verdict(reason=UnitReason.DEPLOYMENT_READY, message=message)
     if failure is None or _patience_left(failure, now):
         starting = None if failure or is_stock else _starting_pod(deployment, pods)
         message = _progress(unit, deployment, pods, starting, now)
         return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
     return Verdict(reason=FAILURES[failure.kind], message=failure.message)
+
+
+def _ready_words(pods: tuple[Pod, ...]) -> str:
+    """Add the Pod's own message, which a Pod of the embedded cluster has: whether it is real."""
+    pod = current_pod(pods)
+    words = [READY, *filter(None, [pod.status.message if pod else ""])]
+    return "; ".join(words)[:MOST_TEXT]
 
 
 def look_again_seconds(

@@ -11,6 +11,7 @@ import attrs
 
 from gpuruntime.settings.access import AuthMode
 from gpuruntime.settings.client import VARIABLES, ClientSettings, load
+from gpuruntime.settings.dev import DevRun, DevSettings
 from gpuruntime.settings.schema import Settings
 
 PROGRAM: Final = "gpuruntime"
@@ -47,6 +48,7 @@ class Banner:
             "swagger": f"{self.api}/swagger/index.html",
             "gateway": self.settings.gateway.publicURL,
             "functions": functions,
+            "units": units_words(self.settings.dev),
         }
         commands = "".join(f"  {line}\n" for line in (*self._exports(), *self._commands()))
         return "".join(_table(addresses | facts)) + "try, in another terminal\n" + commands
@@ -76,12 +78,25 @@ class Banner:
         run, spec = own_command(), "--spec demo.1"
         pool = f"{spec} --memory 16Gi --gpu 1 --replicas 2"
         yield f"{run} pools create --name demo {pool} --wait"
-        yield f"{run} units create --name demo {spec} --image python:3.12 --wait"
+        serve = "--port 8080 --wait -- python -m http.server 8080 --bind 127.0.0.1"
+        yield f"{run} units create --name demo {spec} --image python:3.12 {serve}"
+        yield f"{run} units get demo"
         if self.settings.nats.url:
             echo = "-- python -m gpuruntime.framework.echo"
             yield f"{run} units create --name echo --function echo {spec} --image python {echo}"
             yield f"""{run} invoke echo --data '{{"hello": "world"}}' --sync"""
         yield f"{run} units list"
+
+
+def units_words(settings: DevSettings) -> str:
+    """Return which units run, and as whom: nothing confines their processes."""
+    if settings.run is DevRun.SIMULATED or not settings.programs:
+        return "simulated, as dev.run and dev.programs say"
+    listed = ", ".join(settings.programs)
+    return (
+        f"commands that begin with {listed} run as your own processes, without isolation; "
+        "dev.run: simulated turns it off"
+    )
 
 
 def own_command(argument: str = sys.argv[0]) -> str:

@@ -30,7 +30,7 @@ from gpuruntime.roles.dev.broker import Broker, broker, end_restored_workers
 from gpuruntime.roles.dev.gateway import with_gateway
 from gpuruntime.roles.dev.installation import install, namespace_policy
 from gpuruntime.roles.dev.ports import KeptPorts
-from gpuruntime.roles.dev.programs import BROKER, programs_at_hand
+from gpuruntime.roles.dev.programs import BROKER, command_rules, programs_at_hand
 from gpuruntime.roles.gateway import gateway_role
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import manager_role
@@ -105,6 +105,7 @@ class Dev:
         options = ClusterOptions(
             volumes_root=str(folder / "volumes"),
             programs=self._programs,
+            commands=command_rules(self._settings),
             policies=(namespace_policy(self._settings.namespaces),),
             # Not the seed of an earlier run: a restored cluster would give its uids twice.
             seed=SystemRandom().getrandbits(64),

@@ -16,12 +16,12 @@ from aiohttp import web
 
 from gpuruntime.embedded.apiserver.pod_streams import ExecRequest, ForwardRequest, _execute
 from gpuruntime.embedded.processes.guarded_processes import Process, Processes
-from gpuruntime.embedded.processes.programs import Start
 from gpuruntime.embedded.processes.running_command import (
     CommandOptions,
     RunningCommand,
     running_command,
 )
+from gpuruntime.embedded.processes.start_plan import Start
 from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.models.kinds.templates import Port, Template
 from gpuruntime.models.requests.tickets import Use

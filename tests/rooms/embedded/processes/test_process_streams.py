@@ -193,7 +193,7 @@ async def test_the_end_of_input_ends_a_shell_on_a_terminal() -> None:
 async def test_an_interrupt_on_a_terminal_reaches_the_command() -> None:
     async with (
         echoing() as world,
-        run(world, "sh", "-c", "echo up; sleep 1000", has_terminal=True) as execution,
+        run(world, "sh", "-c", "echo up; exec sleep 1000", has_terminal=True) as execution,
     ):
         output = execution.output()
         assert b"up" in (await anext(output)).data

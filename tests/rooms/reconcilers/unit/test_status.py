@@ -94,6 +94,7 @@ def pod(
 
 
 READY = pod(ready=True, running=Running(startedAt=NOW))
+SIMULATED = attrs.evolve(READY, status=attrs.evolve(READY.status, message="simulated: no process"))
 PULL = pod(waiting=Waiting(reason="ImagePullBackOff", message="no such image"))
 CREATING = pod(waiting=Waiting(reason="ContainerCreating"))
 PREPARING = "preparing Pod pod on node node-1 since 2025-01-01T11:59:30Z"
@@ -131,6 +132,7 @@ def refusing(message: str) -> Deployment:
     [
         (SERVING, (READY,), "DeploymentReady", "the Pod is ready"),
         (SERVING, (), "DeploymentReady", "the Pod is ready"),
+        (SERVING, (SIMULATED,), "DeploymentReady", "the Pod is ready; simulated: no process"),
         (SERVING, (CREATING,), "DeploymentProgressing", PREPARING),
         (deployment(), (), "DeploymentProgressing", ON_ITS_WAY),
         (
@@ -188,6 +190,11 @@ def test_each_observation_gives_one_reason(
     found = running_verdict(unit(), kept, pods, now=NOW)
     assert (found.reason, found.message) == (reason, message)
     assert found.is_ready is (reason == "DeploymentReady")
+
+
+def test_stock_repeats_no_message_of_its_pod() -> None:
+    found = running_verdict(unit(), SERVING, (SIMULATED,), is_stock=True, now=NOW)
+    assert found.message == "the Pod is ready"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from gpuruntime.roles.dev.banner import NO_FUNCTIONS, Banner, own_command
 from gpuruntime.settings.access import AuthMode, AuthSettings, TlsSettings
 from gpuruntime.settings.client import ClientSettings
+from gpuruntime.settings.dev import DevRun, DevSettings
 from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.serverless import NatsSettings
 
@@ -36,6 +37,29 @@ def test_the_banner_names_what_is_served() -> None:
 
 def test_the_cluster_alone_suggests_no_command() -> None:
     assert text_of(api="") == "kubeconfig   /here/kubeconfig\nstate        kept\n"
+
+
+@pytest.mark.parametrize(
+    ("dev", "words"),
+    [
+        pytest.param(
+            DevSettings(programs=("python", "sh")),
+            "commands that begin with python, sh run as your own processes, without isolation; "
+            "dev.run: simulated turns it off",
+            id="they run",
+        ),
+        pytest.param(
+            DevSettings(run=DevRun.SIMULATED),
+            "simulated, as dev.run and dev.programs say",
+            id="they are simulated",
+        ),
+        pytest.param(
+            DevSettings(programs=()), "simulated, as dev.run and dev.programs say", id="no program"
+        ),
+    ],
+)
+def test_the_banner_says_as_whom_units_run(dev: DevSettings, words: str) -> None:
+    assert f"units        {words}" in text_of(attrs.evolve(DEFAULTS, dev=dev)).splitlines()
 
 
 def test_functions_are_suggested_if_there_is_a_broker() -> None:

@@ -42,14 +42,15 @@ def test_dev_is_up_within_three_seconds(program: Programs) -> None:
 def test_the_suggested_commands_work_when_pasted(program: Programs) -> None:
     dev = program.dev()
     lines = suggested(dev.log.read_text())
-    assert len(lines) == 6
+    assert len(lines) == 7
     assert f"{sys.executable} -m gpuruntime pools create" in lines[1]
     pasted = subprocess.run(
         ["bash", "-ec", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
     )
     assert pasted.returncode == 0, pasted.stderr
     assert '"hello": "world"' in pasted.stdout
-    Caller(dev.address).until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
+    unit = Caller(dev.address).until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
+    assert "runs as processes of this machine" in unit["message"]
 
 
 def test_a_unit_with_more_gpus_than_a_node_shows_the_schedulers_message(
@@ -113,7 +114,7 @@ def test_a_state_folder_keeps_everything_over_restarts(
     was_killed = number == signal.SIGKILL
     assert ("the last run was killed" in again.log.read_text()) is was_killed
     caller = Caller(again.address)
-    unit = caller.get("/gpu-units/demo").data
+    unit = caller.until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
     assert [unit[each] for each in ("createdAt", "nodeName", "sourceStock", "phase")] == [
         before["demo"][each] for each in ("createdAt", "nodeName", "sourceStock", "phase")
     ]
