@@ -12,6 +12,7 @@ from typing import Final
 from gpuruntime.client import waiting
 from gpuruntime.client.errors import (
     CutOffError,
+    FailedError,
     LostAnswerError,
     ProblemError,
     UnreadableAnswerError,
@@ -120,10 +121,10 @@ async def reaching(session: Session, name: str) -> AsyncIterator[UnitView]:
             view = await waiting.until_unit_ready(session.client, name, tell=progress.unit)
             session.terminal.done_showing()
         elif view.suspended:
-            raise UnusableInputError(
-                f"unit {name} is suspended and not woken by callers: resume it by "
-                f"`gpuruntime units resume {name} --wait`"
+            words = (
+                f"callers do not wake it: `gpuruntime units resume {name} --wait` runs it again"
             )
+            raise FailedError(f"unit {name}", reason="it is suspended", message=words)
         yield view
     except ProblemError as error:
         if remedy := _REMEDIES.get(error.code):

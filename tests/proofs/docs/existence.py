@@ -61,6 +61,9 @@ FOREIGN: Final = {
         "greet",
         "host:port",
     ),
+    # Programs of images, and of callers of a gateway.
+    *("bash", "cat", "chmod", "git", "mv", "rm", "scp", "ssh", "tar", "wc"),
+    *("gpuruntime-demo", "~/.ssh/config"),
     *("HS256", "kid", "gen", "command=", "openssl rand -base64 32"),
     *("demo-cqluoz2t", "ssh.example.com", "ssh.example.com:2222"),
     *("crash=3: some words", "name=uid,…", "pod/container: reason: message"),

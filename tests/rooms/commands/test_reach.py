@@ -192,7 +192,9 @@ async def test_a_unit_that_may_not_be_woken_is_left_asleep_in_words(site: Site) 
     site.unit = attrs.evolve(site.unit, **SUSPENDED)
     ended = await attached(site, "units exec demo -- echo up")
     assert (ended.code, site.wakes, site.tickets) == (125, 0, [])
+    assert "unit demo: it is suspended: " in ended.words
     assert "`gpuruntime units resume demo --wait`" in ended.words
+    assert (await run_command("units open demo", site.address)).code == 1
 
 
 async def test_wake_prints_the_unit_and_waits_for_it(asleep: Site) -> None:
