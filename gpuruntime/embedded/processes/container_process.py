@@ -50,6 +50,7 @@ from gpuruntime.models.kubernetes.pods import Running, Waiting
 BACKOFF_RESET_SECONDS: Final = 600.0
 LEAST_GRACE_SECONDS: Final = 2.0
 _LONGEST_MESSAGE: Final = 2_000
+_MEMORY_EVENTS: Final = Path("/proc/vmstat")
 # The exit code of a shell for a program that cannot be started.
 _NOT_STARTED: Final = 128
 
@@ -245,6 +246,7 @@ class ContainerProcess:
             )
         except OSError as error:
             return self._end(_NOT_STARTED, began_at, f"cannot be started: {error}")
+        kills = out_of_memory_kills()
         self._show(state=ContainerState(running=Running(startedAt=began_at)))
         if self._stopping.is_set():
             process.send(signal.SIGTERM)
@@ -254,7 +256,10 @@ class ContainerProcess:
             watching.cancel()
         self._process = None
         self._kill_commands()
-        return self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _end_of_log(log))
+        end = self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _end_of_log(log))
+        is_ours = bool(self._probe_failure) or self._stopping.is_set()
+        reason = reason_of(code, is_ours=is_ours, kills=out_of_memory_kills() - kills)
+        return attrs.evolve(end, reason=reason)
 
     def _start_with(self, places: Mapping[str, str], variables: Mapping[str, str]) -> Start:
         """Return the start, with an empty home, as the file system of a container is new."""
@@ -326,6 +331,23 @@ class ContainerProcess:
         if status != self.status:
             self.status = status
             self._context.changed()
+
+
+def reason_of(code: int, *, is_ours: bool, kills: int) -> str:
+    """Return the reason of an end; `kills` of the kernel for memory came while it ran."""
+    if code == -signal.SIGKILL and not is_ours and kills:
+        return "OOMKilled"
+    return "Error" if code else "Completed"
+
+
+def out_of_memory_kills(events: Path = _MEMORY_EVENTS) -> int:
+    """Return how many processes the kernel has killed to free memory, or 0 if it is unknown."""
+    with suppress(OSError):
+        for line in events.read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill":
+                return int(number)
+    return 0
 
 
 async def _started(probe: Probe, port: int) -> str:
