@@ -80,7 +80,7 @@ class Banner:
         yield f"{run} pools create --name demo {pool} --wait"
         serve = "--port 8080 --wait -- python -m http.server 8080 --bind 127.0.0.1"
         yield f"{run} units create --name demo {spec} --image python:3.12 {serve}"
-        yield f"{run} units get demo"
+        yield f"{run} units open demo 8080"
         if self.settings.nats.url:
             echo = "-- python -m gpuruntime.framework.echo"
             yield f"{run} units create --name echo --function echo {spec} --image python {echo}"

@@ -104,9 +104,21 @@ def pid_of(unit: Any) -> int:
     return int(words.split()[0])
 
 
-def text_at(url: str) -> str:
+def text_at(url: str | urllib.request.Request) -> str:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return str(answer.read().decode())
+
+
+def through_the_gateway(dev: Dev, unit: Any) -> str:
+    """Return the page with a ticket, at the host name that people type on dev."""
+    asked = {"uses": ["http"], "port": "web-ui"}
+    ticket = dev.caller.post(f"/gpu-units/{unit['name']}/tickets", asked).data["ticket"]
+    port = unit["access"]["urls"]["web-ui"].rpartition(":")[2]
+    headers = {
+        "Host": f"{PORT}--{unit['name']}.localhost:{port}",
+        "Authorization": f"Bearer {ticket}",
+    }
+    return text_at(urllib.request.Request(f"http://127.0.0.1:{port}/page", headers=headers))
 
 
 def is_running(pid: int) -> bool:
@@ -132,6 +144,7 @@ async def test_a_unit_answers_at_its_port_with_the_files_of_its_home(dev: Dev) -
         answer = b"".join([piece async for piece in forwarding.output()])
     assert answer.decode().endswith(f"from {home}\n")
     assert await asyncio.to_thread(text_at, f"http://{place}/page") == f"from {home}\n"
+    assert await asyncio.to_thread(through_the_gateway, dev, unit) == f"from {home}\n"
     assert Path(home).parts[-1] == "runtime.home"
     assert '"GET /page HTTP/1.0" 200' in dev.log(unit["name"])
 
