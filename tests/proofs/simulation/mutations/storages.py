@@ -5,6 +5,7 @@ from typing import Final
 from tests.proofs.simulation.mutations.mutation import Mutation
 
 MEDDLING: Final = "tests/rooms/audit/test_storages_changed_by_hand.py"
+HOLDERS: Final = "tests/rooms/reconcilers/storage/test_holders.py"
 STORAGES: Final = (
     Mutation(
         "a storage is mounted before it is filled",
@@ -35,6 +36,8 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage.holders",
         "        return any(mount.name == storage.metadata.name",
         "        return not unit.spec.suspended and any(mount.name == storage.metadata.name",
+        # A Deployment keeps the storage as well, and no story deletes one of a suspended unit.
+        f"{HOLDERS}::test_a_suspended_unit_keeps_its_storage_although_nothing_of_it_exists",
     ),
     Mutation(
         "a Deployment that has no Pods is overlooked",
@@ -127,6 +130,6 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage.holders",
         "        if self._may_start(Key(storage.metadata.namespace, holder.name)):",
         "        if False:",
-        "tests/rooms/reconcilers/storage/test_holders.py",
+        HOLDERS,
     ),
 )

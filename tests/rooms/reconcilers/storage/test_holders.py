@@ -124,6 +124,15 @@ async def test_a_storage_that_no_unit_mounts_is_given_back() -> None:
         assert one(caches).status.holder is None
 
 
+async def test_a_suspended_unit_keeps_its_storage_although_nothing_of_it_exists() -> None:
+    world = World()
+    held_storage(world)
+    world.change(UNIT.name, storageMounts=MOUNTS, suspended=True)
+    async with holding(world, StartLocks()) as (holds, caches, _):
+        assert await give_back(holds, caches) is Holding.WANTED
+        assert one(caches).status.holder is not None
+
+
 async def test_a_unit_that_mounts_a_storage_again_waits_until_it_is_given_back() -> None:
     world, starts = World(), StartLocks()
     held_storage(world)
