@@ -270,6 +270,8 @@ CORE: Final = (
         "            case ConflictError():\n"
         "                seconds = self._queue.add_rate_limited(key)",
         "            case ConflictError():\n                seconds = 0.0",
+        # The first 20 seeds hide it: the write that won the conflict wakes the key, too.
+        "tests/rooms/controller/test_controller.py::test_errors_in_a_row_back_off",
     ),
     Mutation(
         "a lease is taken from its holder",
@@ -295,6 +297,9 @@ CORE: Final = (
         "gpuruntime.roles.manager",
         "        if self._ends_clean():",
         "        if True:",
+        # The first 20 seeds do not reach it.
+        "tests/rooms/roles/test_hand_over.py"
+        "::test_the_successor_of_a_killed_leader_keeps_the_lease_while_old_writes_may_land",
     ),
     Mutation(
         "a replay is answered with a unit that was created again",

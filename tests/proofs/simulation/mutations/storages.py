@@ -124,6 +124,8 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage.plan",
         "            is_late = tombstone is not None and tombstone.forbids(observed.storage)",
         "            is_late = False",
+        # The first 20 seeds do not reach it.
+        "tests/rooms/reconcilers/storage/test_plan.py::test_what_a_storage_needs_next",
     ),
     Mutation(
         "a storage is released while a request may still mount it",
