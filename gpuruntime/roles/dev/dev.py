@@ -61,11 +61,17 @@ class Dev:
 
         `state` names a folder that keeps everything over restarts.
         """
-        if not settings.listen.is_loopback:
-            raise ConfigurationError(
-                f"listen: {settings.listen} is reachable from other machines: dev is for this "
-                "machine only, listen on 127.0.0.1"
-            )
+        gateway = settings.gateway
+        for key, address in {
+            "listen": settings.listen,
+            "gateway.listen": gateway.listen,
+            "gateway.activityListen": gateway.activityListen,
+        }.items():
+            if not address.is_loopback:
+                raise ConfigurationError(
+                    f"{key}: {address} is reachable from other machines: dev runs commands and "
+                    "is for this machine only, listen on 127.0.0.1"
+                )
         self._settings = settings
         self._only_cluster = only_cluster
         self._state_path = Path(state).resolve() if state else None

@@ -15,6 +15,7 @@ import yaml
 from gpuruntime.embedded.processes.programs import Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev.dev import Dev
+from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.schema import NamespaceSettings, OperationsSettings, Settings
 from gpuruntime.settings.values import Address, Label
 from tests.eventually import eventually
@@ -243,7 +244,20 @@ async def test_the_cluster_alone_serves_a_kubeconfig_that_is_removed_at_its_end(
     assert not is_there(path)
 
 
-def test_dev_listens_on_this_machine_only() -> None:
-    open_to_all = attrs.evolve(local_settings(), listen=Address("", 8080))
-    with pytest.raises(ConfigurationError, match=r"listen on 127\.0\.0\.1"):
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("listen", {"listen": Address("", 8080)}),
+        ("gateway.listen", {"gateway": GatewaySettings(listen=Address("0.0.0.0", 8090))}),
+        ("gateway.listen", {"gateway": GatewaySettings(listen=Address("192.168.1.2", 8090))}),
+        (
+            "gateway.activityListen",
+            {"gateway": GatewaySettings(activityListen=Address("::", 8082))},
+        ),
+    ],
+    ids=["the api", "the gateway", "the gateway at one address", "activity"],
+)
+def test_dev_listens_on_this_machine_only(key: str, changes: dict[str, Any]) -> None:
+    open_to_all = attrs.evolve(local_settings(), **changes)
+    with pytest.raises(ConfigurationError, match=rf"^{key}: .*listen on 127\.0\.0\.1"):
         Dev(open_to_all)
