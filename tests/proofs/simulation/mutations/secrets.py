@@ -6,7 +6,6 @@ from tests.proofs.simulation.mutations.mutation import Mutation
 
 USE_CASES: Final = "gpuruntime.operations.secrets"
 TESTS: Final = "tests/rooms/operations/test_secrets.py"
-PODS: Final = "tests/rooms/reconcilers/unit/test_pod_template.py"
 SECRETS: Final = (
     Mutation(
         "a Secret's name leaves out the tenant",
@@ -20,7 +19,12 @@ SECRETS: Final = (
         "gpuruntime.reconcilers.unit.secret_references",
         'unit.metadata.labels.get(labels.TENANT, "")',
         '""',
-        f"{PODS}::test_secrets_are_those_of_the_units_own_tenant",
+    ),
+    Mutation(
+        "a deletion leaves the Secret",
+        USE_CASES,
+        "await self._client.delete(SECRET_METADATA, self._secret_key(name, tenant))",
+        "pass",
     ),
     Mutation(
         "a Secret is written before its name",

@@ -184,6 +184,14 @@ class ResumedStory:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class SecretStory:
+    """A unit, created with kubectl, and the secret of the same name that it uses."""
+
+    begins_at: float
+    name: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class LateNodeStory:
     """A unit, created with kubectl, that waits for a node and then never becomes ready."""
 
@@ -263,6 +271,7 @@ class Script:
     remade: tuple[RemadeStory, ...]
     storage_changes: tuple[StorageChangeStory, ...]
     functions: tuple[FunctionStory, ...]
+    secrets: tuple[SecretStory, ...]
 
 
 FIRST_SECOND: Final = 16.0
@@ -307,6 +316,7 @@ def script_of(seed: int) -> Script:
         remade=remade(children, _moment(children)),
         storage_changes=_storage_changes(Random(f"{number} meddling")),
         functions=functions_of(Random(f"{number} functions"), earliest=FIRST_SECOND),
+        secrets=_secrets(Random(f"{number} secrets")),
     )
 
 
@@ -347,6 +357,11 @@ def _resumed(rng: Random) -> tuple[ResumedStory, ...]:
 
 def _late_nodes(rng: Random) -> tuple[LateNodeStory, ...]:
     return (LateNodeStory(begins_at=_moment(rng), name="late"),) if rng.random() < 0.4 else ()
+
+
+def _secrets(rng: Random) -> tuple[SecretStory, ...]:
+    begins_at = rng.uniform(FIRST_SECOND, FIRST_SECOND + 20.0)
+    return (SecretStory(begins_at=begins_at, name="guarded"),) if rng.random() < 0.3 else ()
 
 
 def _storages(rng: Random) -> tuple[StorageStory, ...]:

@@ -42,6 +42,7 @@ from tests.proofs.simulation.stories.script import (
     Step,
     UnitStory,
 )
+from tests.proofs.simulation.stories.secrets import use_secret
 from tests.proofs.simulation.stories.stock import ShrinkingPoolStoryRun, make_namesakes
 from tests.proofs.simulation.stories.storage_changes import StorageChangeStoryRun
 from tests.proofs.simulation.stories.storages import StorageStoryRun
@@ -104,6 +105,7 @@ class StoryRunner:
         yield from ((each.name, write_directly(self, each)) for each in script.direct)
         yield from ((each.name, resume_without_room(self, each)) for each in script.resumed)
         yield from ((each.name, start_slowly(self, each)) for each in script.late_nodes)
+        yield from ((each.name, use_secret(self, each)) for each in script.secrets)
         yield from ((each.name, edit_children(self, each)) for each in script.edited)
         yield from ((each.name, remake(self, each)) for each in script.remade)
 
