@@ -8,5 +8,6 @@ from tests.proofs.simulation.mutations.functions import FUNCTIONS
 from tests.proofs.simulation.mutations.secrets import SECRETS
 from tests.proofs.simulation.mutations.serverless import SERVERLESS
 from tests.proofs.simulation.mutations.storages import STORAGES
+from tests.proofs.simulation.mutations.tickets import TICKETS
 
-MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS, *SECRETS, *ACTIVITY)
+MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS, *SECRETS, *ACTIVITY, *TICKETS)
