@@ -5,6 +5,7 @@ import { confirmDialog, factList, formDialog, openDialog, problemBox } from "./d
 import { button, element, phaseBadge, rowButton, say } from "./elements.js";
 import { LiveList } from "./lists.js";
 import { age, clockTime } from "./moments.js";
+import { reachActions } from "./reach.js";
 import { timelineBar, timelineList } from "./timeline.js";
 
 export const PHASES = ["", "Ready", "Progressing", "Suspended", "Failed"];
@@ -178,7 +179,11 @@ async function showUnit(name) {
   content.append(element("p", { class: "muted" }, "Loading…"));
   try {
     const unit = (await call("GET", `/gpu-units${pathOf(name)}`)).data;
-    content.replaceChildren(...unitFacts(unit), ...unitActions(unit, close, problem));
+    content.replaceChildren(
+      ...unitFacts(unit),
+      ...reachActions(unit, problem),
+      ...unitActions(unit, close, problem),
+    );
     content.append(element("h3", {}, "What happened"), await happenings(name));
   } catch (error) {
     content.replaceChildren(problem.node);

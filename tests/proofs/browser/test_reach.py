@@ -1,0 +1,116 @@
+"""The ways into a unit that the console offers: a ticket for each press, and none before it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gpuruntime.api.tickets.issuer import GatewayOptions
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.requests.tickets import Use
+from gpuruntime.tickets.addresses import parse_public_url
+from gpuruntime.tickets.keys import KeyRing, TicketKey
+from gpuruntime.tickets.tokens import TokenType, verify
+from tests.proofs.browser.chromium import Browser
+from tests.proofs.browser.site import Site, add_unit
+from tests.rooms.api.service import service
+from tests.rooms.operations.cluster import INSTANCE, Cluster, clock
+
+pytestmark = pytest.mark.cluster
+
+RING = KeyRing((TicketKey(id="k1", secret=b"1" * 32),))
+TEMPLATE = {"ports": [{"name": "http", "port": 8080}]}
+ADDRESS = parse_public_url("https://*.units.example.com")
+SSH = ("ssh.example.com", 2222)
+# Tabs and the clipboard of the test's browser.
+RECORDED = (
+    "window.opened = []; window.open = (url, name, how) => opened.push([url, name, how]);"
+    "window.copied = []; navigator.clipboard.writeText = async text => { copied.push(text); }"
+)
+
+
+@asynccontextmanager
+async def dialog_of_a_unit(
+    browser: Browser, *, has_exec: bool = True, keys: tuple[str, ...] = ()
+) -> AsyncIterator[Site]:
+    cluster = Cluster()
+    access = {"sshKeys": list(keys)} if keys else {}
+    add_unit(cluster, "demo", template=TEMPLATE, access=access)
+    status = {"access": {"slug": "demo-abcdefgh", "urls": {"http": "https://x.example.com"}}}
+    path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")
+    cluster.call("PATCH", path, {"status": status})
+    gateway = GatewayOptions(address=ADDRESS, ssh_address=SSH, has_exec=has_exec)
+    async with service(cluster, gateway=gateway, ticket_keys=lambda: RING) as api:
+        tab = await browser.open()
+        await tab.look(1280, 800)
+        site = Site(cluster, api, tab)
+        await site.go("units")
+        await site.press("demo")
+        await tab.until("document.querySelector('dialog .reach')")
+        await tab.evaluate(RECORDED)
+        yield site
+        assert tab.faults == []
+        await tab.go("about:blank")
+
+
+def entry_in(url: str) -> Any:
+    token = parse_qs(urlsplit(url).query)["ticket"][0]
+    return verify(token, TokenType.ENTRY, RING, clock().timestamp())
+
+
+async def test_a_port_and_a_terminal_open_in_tabs_of_their_own(browser: Browser) -> None:
+    async with dialog_of_a_unit(browser) as site:
+        assert await site.tab.evaluate("opened") == []
+        await site.press("Open http")
+        await site.tab.until("opened.length === 1")
+        await site.press("Terminal")
+        await site.tab.until("opened.length === 2")
+        opened = json.loads(await site.tab.evaluate("JSON.stringify(opened)"))
+    hosts = [urlsplit(url).hostname.partition("--")[0] for url, _, _ in opened]
+    assert hosts == ["8080", "terminal"]
+    assert {(name, how) for _, name, how in opened} == {("_blank", "noopener")}
+    uses = [(entry_in(url).use, entry_in(url).port) for url, _, _ in opened]
+    assert uses == [((Use.HTTP,), 8080), ((Use.EXEC,), None)]
+
+
+async def test_without_keys_the_ssh_command_comes_with_its_password(browser: Browser) -> None:
+    async with dialog_of_a_unit(browser) as site:
+        await site.press("Copy ssh command")
+        await site.press("Copy password")
+        await site.tab.until("copied.length === 2")
+        command, ticket = await site.tab.evaluate("copied")
+        said = await site.tab.evaluate("document.querySelector('.reached').innerText")
+    assert command == "ssh -p 2222 demo@ssh.example.com"
+    claims = verify(ticket, TokenType.TICKET, RING, clock().timestamp())
+    assert claims.use == (Use.SSH,)
+    assert command in said
+    assert ticket not in said
+
+
+async def test_with_keys_the_ssh_command_needs_no_password(browser: Browser) -> None:
+    key = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAIL7QmkW5cGCbZm7m0T1VnXyOQqBZ9i3Fv4W3sB0o1kqT"
+    async with dialog_of_a_unit(browser, keys=(key,)) as site:
+        await site.press("Copy ssh command")
+        await site.tab.until("copied.length === 1")
+        assert not await site.tab.evaluate(
+            "document.querySelector('.reached').innerText.includes('password')"
+        )
+
+
+async def test_a_gateway_without_exec_says_so(browser: Browser) -> None:
+    async with dialog_of_a_unit(browser, has_exec=False) as site:
+        await site.press("Terminal")
+        await site.tab.until(
+            "document.querySelector('dialog [role=alert]').innerText.includes('without exec')"
+        )
+        assert await site.tab.evaluate("opened") == []
+
+
+async def test_a_unit_that_no_gateway_reaches_offers_no_way(site: Site) -> None:
+    await site.go("units")
+    await site.press("ready")
+    await site.tab.until("document.querySelector('dialog .facts')")
+    assert await site.tab.evaluate("document.querySelector('.reach')") is None
