@@ -13,6 +13,9 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.gateway.activity import activity_app
 from gpuruntime.gateway.app import GatewayContext, Handlers, make_gateway_app
 from gpuruntime.gateway.connections import Connections, End
+from gpuruntime.gateway.containers.exec_session import ExecSessions
+from gpuruntime.gateway.containers.session import SessionTimes
+from gpuruntime.gateway.containers.verbs import ExecVerb
 from gpuruntime.gateway.freshness import WINDOW_SECONDS, Freshness
 from gpuruntime.gateway.gate import Gate
 from gpuruntime.gateway.sessions import Sessions
@@ -147,7 +150,8 @@ class GatewayParts:
         tasks.create_task(self._freshness.run(), name="freshness")
         tasks.create_task(self.connections.run(), name="connections")
         tasks.create_task(self._upstreams.run(), name="upstreams")
-        app = make_gateway_app(self._context(), Handlers())
+        context = self._context()
+        app = make_gateway_app(context, self._handlers(context))
         serving = attrs.evolve(self._settings, listen=self._settings.gateway.listen)
         async with (
             self._activity() as activity,
@@ -195,6 +199,14 @@ class GatewayParts:
             client=self._client,
             meter=self._registry,
         )
+
+    def _handlers(self, context: GatewayContext) -> Handlers:
+        """Return the handlers that reach into containers, none without `gateway.exec`."""
+        if not self._settings.gateway.exec:
+            return Handlers()
+        exec_times = SessionTimes(idle_seconds=self._settings.gateway.time.execIdle)
+        sessions = ExecSessions(context.client, context.connections, exec_times)
+        return Handlers(verbs={"exec": ExecVerb(context.gate, sessions).serve})
 
     @asynccontextmanager
     async def _activity(self) -> AsyncIterator[str]:

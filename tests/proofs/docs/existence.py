@@ -65,6 +65,8 @@ FOREIGN: Final = {
     *("bash", "cat", "chmod", "git", "mv", "rm", "scp", "ssh", "tar", "wc"),
     *("gpuruntime-demo", "~/.ssh/config"),
     *("HS256", "kid", "gen", "command=", "openssl rand -base64 32"),
+    # The gateway's own routes, which the API's document does not have.
+    *("GET /units/{name}/exec", "GET /units/{name}/forward"),
     *("demo-cqluoz2t", "ssh.example.com", "ssh.example.com:2222"),
     *("crash=3: some words", "name=uid,…", "pod/container: reason: message"),
     "queued: insufficient_capacity: no ready stock of a10.1, 2 ahead of it",

@@ -1,0 +1,1 @@
+"""Commands in the containers of units, and connections to their ports."""
