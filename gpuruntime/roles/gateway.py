@@ -14,8 +14,11 @@ from gpuruntime.gateway.activity import activity_app
 from gpuruntime.gateway.app import GatewayContext, Handlers, make_gateway_app
 from gpuruntime.gateway.connections import Connections, End
 from gpuruntime.gateway.containers.exec_session import ExecSessions
+from gpuruntime.gateway.containers.forward_session import ForwardSessions
+from gpuruntime.gateway.containers.port_dialer import PortDialer
 from gpuruntime.gateway.containers.session import SessionTimes
-from gpuruntime.gateway.containers.verbs import ExecVerb
+from gpuruntime.gateway.containers.terminal_page import TerminalAdmission, TerminalPage
+from gpuruntime.gateway.containers.verbs import ExecVerb, ForwardVerb
 from gpuruntime.gateway.freshness import WINDOW_SECONDS, Freshness
 from gpuruntime.gateway.gate import Gate
 from gpuruntime.gateway.sessions import Sessions
@@ -201,12 +204,31 @@ class GatewayParts:
         )
 
     def _handlers(self, context: GatewayContext) -> Handlers:
-        """Return the handlers that reach into containers, none without `gateway.exec`."""
-        if not self._settings.gateway.exec:
-            return Handlers()
-        exec_times = SessionTimes(idle_seconds=self._settings.gateway.time.execIdle)
-        sessions = ExecSessions(context.client, context.connections, exec_times)
-        return Handlers(verbs={"exec": ExecVerb(context.gate, sessions).serve})
+        """Return the handlers that reach into units, without commands if `gateway.exec` is off."""
+        settings = self._settings.gateway
+        dialer = PortDialer(
+            context.client,
+            context.upstreams.addresses.of,
+            connect_seconds=settings.time.connect,
+        )
+        forwards = ForwardSessions(
+            dialer, context.connections, SessionTimes(idle_seconds=settings.time.idle)
+        )
+        forward = ForwardVerb(context.waker, forwards, has_exec=settings.exec).serve
+        if not settings.exec:
+            return Handlers(verbs={"forward": forward})
+        sessions = ExecSessions(
+            context.client,
+            context.connections,
+            SessionTimes(idle_seconds=settings.time.execIdle),
+        )
+        admission = TerminalAdmission(
+            context.waker, context.address, has_plain_hosts=settings.plainHosts
+        )
+        return Handlers(
+            verbs={"exec": ExecVerb(context.waker, sessions).serve, "forward": forward},
+            terminal=TerminalPage(sessions, admission).serve,
+        )
 
     @asynccontextmanager
     async def _activity(self) -> AsyncIterator[str]:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.proofs.simulation.mutations.activity import ACTIVITY
+from tests.proofs.simulation.mutations.containers import CONTAINERS
 from tests.proofs.simulation.mutations.core import CORE
 from tests.proofs.simulation.mutations.functions import FUNCTIONS
 from tests.proofs.simulation.mutations.secrets import SECRETS
@@ -10,4 +11,13 @@ from tests.proofs.simulation.mutations.serverless import SERVERLESS
 from tests.proofs.simulation.mutations.storages import STORAGES
 from tests.proofs.simulation.mutations.tickets import TICKETS
 
-MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS, *SERVERLESS, *SECRETS, *ACTIVITY, *TICKETS)
+MUTATIONS: Final = (
+    *CORE,
+    *STORAGES,
+    *FUNCTIONS,
+    *SERVERLESS,
+    *SECRETS,
+    *ACTIVITY,
+    *TICKETS,
+    *CONTAINERS,
+)

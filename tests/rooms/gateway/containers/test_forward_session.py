@@ -223,7 +223,8 @@ async def test_a_request_without_an_upgrade_or_a_port_is_refused() -> None:
 
 async def relay_of(at: Scene) -> PairedSocket:
     """Return the server's end of the command that tries to be a relay."""
-    relay = await at.cluster.opened.get()
+    async with asyncio.timeout(10):
+        relay = await at.cluster.opened.get()
     request = at.cluster.requests[-1]
     assert request.path.endswith("/pods/demo-1/exec")
     assert ("container", "runtime") in request.query
