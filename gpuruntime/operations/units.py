@@ -1,5 +1,6 @@
 """The use cases on units: create, read, change and delete."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
@@ -35,7 +36,7 @@ from gpuruntime.operations.errors import (
     WakeOffError,
     bounded,
 )
-from gpuruntime.operations.lookup.caches import FUNCTION, Cache
+from gpuruntime.operations.lookup.caches import FREE, FUNCTION, Cache
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
 from gpuruntime.operations.storage_identity import uid_marks
@@ -43,6 +44,11 @@ from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match, rewrite
 from gpuruntime.strict.structure import Problem, StrictError
+
+# Attempts that run at once; the others wait in their order. If all ran, no unit of a burst would
+# be created before all are claimed. At 25 ms an attempt these are 640 a second, twice as many as a
+# replica can create.
+MOST_AT_ONCE: Final = 16
 
 _LAST_GENERATION: Final = Problem(
     field="access.generation",
@@ -78,6 +84,7 @@ class Units:
         self._deletions = deletions
         self._attempts = attempts
         self._turns = KeyedLock[str]()
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def create(
         self,
@@ -196,7 +203,7 @@ class Units:
                 self._bounded(f"operation {request.operationID}"),
                 self._turn_of(request.serverless),
             ):
-                creation = await attempt.run()
+                creation = await self._in_its_place(attempt, request.specName)
             outcome = "replayed" if creation.is_replay else "created"
             return creation
         except OperationsError as error:
@@ -209,6 +216,16 @@ class Units:
             taken = loop_time() - started
             self._context.meter.count("claims_total", outcome=outcome)
             self._context.meter.observe("claim_seconds", taken, outcome=outcome)
+
+    async def _in_its_place(self, attempt: ClaimAttempt, spec_name: str) -> Creation:
+        """Run the attempt among MOST_AT_ONCE others, if there is stock for it.
+
+        An attempt that knows of no stock waits for a list. It shares the list and takes no place.
+        """
+        async with self._places:
+            if self._context.caches.stock.store.by_index(FREE, spec_name):
+                return await attempt.run()
+        return await attempt.run()
 
     def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
         """Return the changed spec of the unit.

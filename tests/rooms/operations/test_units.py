@@ -16,6 +16,7 @@ from gpuruntime.operations.errors import (
     UnknownOutcomeError,
 )
 from gpuruntime.operations.requests import parse_update_unit
+from gpuruntime.operations.units import MOST_AT_ONCE
 from gpuruntime.operations.updates import etag_of
 from gpuruntime.strict.structure import StrictError
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
@@ -51,6 +52,22 @@ def demo_of(cluster: Cluster) -> Document:
 def tombstones(cluster: Cluster) -> list[Document]:
     items: list[Document] = cluster.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps")["items"]
     return [each for each in items if each["metadata"]["name"].startswith("operation-")]
+
+
+# Creates.
+
+
+async def test_the_first_units_of_a_burst_exist_before_the_last_are_claimed() -> None:
+    cluster = Cluster()
+    cluster.add_stock(3 * MOST_AT_ONCE)
+    async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
+        for number in range(3 * MOST_AT_ONCE):
+            tasks.create_task(api.create(f"op.{number}"))
+    begun, most = 0, 0
+    for request in api.transport.sent:
+        begun += {"PATCH": 1, "POST": -1}.get(request.method, 0)
+        most = max(most, begun)
+    assert (begun, most) == (0, MOST_AT_ONCE)
 
 
 # Reads.
