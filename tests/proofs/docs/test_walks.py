@@ -1,6 +1,8 @@
 """Walks over the pages: every command works, and every answer is as shown."""
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +32,15 @@ def test_every_block_answers_as_its_page_shows(program: Programs) -> None:
     with ThreadPoolExecutor(len(pages)) as threads:
         found = [line for each in threads.map(walk.faults, pages) for line in each]
     assert found == [], "\n".join(found)
+
+
+@pytest.mark.serverless
+def test_the_walk_through_the_gateway_works(program: Programs) -> None:
+    dev = program.dev()
+    here = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"GPURUNTIME_SERVER": dev.address, "PATH": here}
+    walk = Walk(folder=program.folder, environment=environment)
+    assert walk.faults(page_of("docs/reach.md")) == []
 
 
 def said_by(dev: Process) -> Page:

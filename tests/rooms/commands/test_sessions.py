@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.row_ids import in_words
 
 ROOT = Path(__file__).parents[3]
 SECTIONS = sections_of(ROOT / "docs/command-line.md")
+WITH_PROCESSES = ("Reach into a unit", "Files", "Functions")
 SIMULATABLE = ("Status", "Pools", "Units", "Stock", "Storages", "Secrets")
 
 
@@ -45,7 +47,11 @@ async def follow(section: str, server: str) -> None:
     assert exchanges, f"{section} shows nothing"
     for each in exchanges:
         stream = io.StringIO()
-        await run_command(each.words, server, stream=stream)
+        with tempfile.TemporaryFile() as output:
+            streams = (output.fileno(),) * 3
+            await run_command(each.words, server, stream=stream, streams=streams)
+            output.seek(0)
+            stream.write(output.read().decode())
         assert is_as_written(stream.getvalue(), each.lines), (
             f"gpuruntime {each.words} says\n{stream.getvalue()}"
         )
@@ -53,7 +59,7 @@ async def follow(section: str, server: str) -> None:
 
 def test_every_section_with_commands_is_run() -> None:
     shown = {name for name, text in SECTIONS.items() if exchanges_of(text)}
-    assert shown == {*SIMULATABLE, "Files", "Functions"}
+    assert shown == {*SIMULATABLE, *WITH_PROCESSES}
 
 
 @pytest.mark.looptime
@@ -76,7 +82,7 @@ def real_dev(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.serverless
-@pytest.mark.parametrize("section", ["Files", "Functions"])
+@pytest.mark.parametrize("section", WITH_PROCESSES)
 async def test_the_sessions_with_processes_run_as_they_are_written(
     folder: Path, section: str
 ) -> None:
