@@ -17,6 +17,8 @@ FULL_SCALING = {"GPURUNTIME_SCALING_SEEDS": "500"}
 YIELDING = ("nice", "-n", "19", "python", "-m")
 # A process takes tests from the other one when it has none left: some take half a minute.
 EVENLY = ("-n", "2", "--dist", "worksteal")
+# Each process has a control plane of its own, and each world one process; see tests/conftest.py.
+BY_WORLD = ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
 
 
 def install(session: nox.Session, group: str, *extras: str) -> None:
@@ -62,7 +64,7 @@ def cluster(session: nox.Session) -> None:
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     # Objects that a thread of the fault proxy leaves unclosed are no fault of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
-    session.run("pytest", "-m", "cluster", "-W", unclosed, *session.posargs)
+    session.run("pytest", *BY_WORLD, "-m", "cluster", "-W", unclosed, *session.posargs)
 
 
 @nox.session

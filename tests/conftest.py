@@ -5,13 +5,18 @@ import gc
 import inspect
 import random
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import pytest_asyncio
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.proofs.real_cluster.fixtures"]
 
+ROOT = Path(__file__).parents[1]
 SEED = 20_251
 
 hypothesis.settings.register_profile(
@@ -35,6 +40,24 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def rng() -> random.Random:
     return random.Random(SEED)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
+    """Let `--dist loadscope` run tests that share a world in one process, one after the other."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = _world_of
+    return scheduling
+
+
+@cache
+def _world_of(test: str) -> str:
+    """Return the nearest folder with a conftest below `tests`, or the module of the test."""
+    module = Path(test.partition("::")[0])
+    folder = next(each for each in module.parents if (ROOT / each / "conftest.py").exists())
+    return str(module if folder == Path("tests") else folder)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
