@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from tests.eventually import eventually_blocking
 from tests.proofs.product.claims.concurrent_callers import (
     ConcurrentCallers,
@@ -195,7 +196,12 @@ async def test_of_two_names_under_one_operation_only_one_unit_starts(races: Prod
     assert {each["reason"] for each in lost} <= {"OperationConflict"}
     for each in lost:
         assert races.caller.delete(f"/gpu-units/{each['name']}").status == 204
-    races.caller.until("/operator/jobs/stock-names.1", lambda job: job["ready"] == PAIRS)
+    # The claim of a loser that is gone is freed once it has been doubted for the grace.
+    races.caller.until(
+        "/operator/jobs/stock-names.1",
+        lambda job: job["ready"] == PAIRS,
+        seconds=2 * GRACE_SECONDS,
+    )
 
 
 def test_two_long_names_with_a_common_beginning_have_separate_children(races: Product) -> None:
