@@ -60,7 +60,7 @@ def tests(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """Run the suites against a real control plane; build it first if there is none."""
     install(session, "tests", "local", "postgres", "ssh")
-    for proof in ("real_cluster", "real_file_server", "monitoring", "browser"):
+    for proof in ("real_cluster", "real_file_server", "monitoring", "browser", "openssh"):
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     # Objects that a thread of the fault proxy leaves unclosed are no fault of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"

@@ -1,9 +1,11 @@
 """The gateway role: callers with tickets reach units; any number of replicas, and no writes."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import structlog
@@ -11,7 +13,7 @@ from aiohttp import web
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.gateway.activity import activity_app
-from gpuruntime.gateway.app import GatewayContext, Handlers, make_gateway_app
+from gpuruntime.gateway.app import GatewayContext, Handlers, UnitHandler, make_gateway_app
 from gpuruntime.gateway.connections import Connections, End
 from gpuruntime.gateway.containers.exec_session import ExecSessions
 from gpuruntime.gateway.containers.forward_session import ForwardSessions
@@ -41,6 +43,7 @@ from gpuruntime.roles.options import (
 )
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.role import STOPPING, RoleRunner
+from gpuruntime.roles.ssh import demand_ssh, serving_ssh, ssh_server, ssh_verb
 from gpuruntime.roles.ticket_keys import TicketKeyFile
 from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.values import Address
@@ -48,6 +51,9 @@ from gpuruntime.telemetry.listener import listen
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
 from gpuruntime.tickets.addresses import GatewayAddress
+
+if TYPE_CHECKING:
+    from gpuruntime.gateway.ssh.server import SshServer
 
 # The part of the grace in which connections may end by themselves; the rest closes them.
 _PATIENT: Final = 0.8
@@ -57,7 +63,7 @@ log = structlog.get_logger()
 
 def gateway_role(
     settings: Settings, *, transport: Transport | None = None, process: Process | None = None
-) -> "RoleRunner[GatewayParts]":
+) -> RoleRunner[GatewayParts]:
     address = settings.gateway.address
     if address is None:
         raise ConfigurationError(
@@ -65,6 +71,7 @@ def gateway_role(
             "https://*.units.example.com"
         )
     demand_certificate(settings.tls)
+    demand_ssh(settings)
     registry = Registry(RoleName.GATEWAY)
     keys = TicketKeyFile(settings.gateway.keyFile, registry)
 
@@ -126,9 +133,10 @@ class GatewayParts:
         registry.gauge_from(
             "gateway_watch_age_seconds", lambda: {(): self._freshness.age_seconds()}
         )
-        # The addresses of the gateway and of its activity, once they listen.
+        # The addresses of the gateway, of its activity and of SSH, once they listen.
         self.address = ""
         self.activity = ""
+        self.ssh_address = ""
         self.listening = asyncio.Event()
 
     @property
@@ -154,15 +162,23 @@ class GatewayParts:
         tasks.create_task(self.connections.run(), name="connections")
         tasks.create_task(self._upstreams.run(), name="upstreams")
         context = self._context()
-        app = make_gateway_app(context, self._handlers(context))
+        dialer = PortDialer(
+            context.client,
+            context.upstreams.addresses.of,
+            connect_seconds=self._settings.gateway.time.connect,
+        )
+        ssh = ssh_server(self._settings, context, dialer, self._process.now)
+        app = make_gateway_app(context, self._handlers(context, dialer, ssh))
         serving = attrs.evolve(self._settings, listen=self._settings.gateway.listen)
         async with (
             self._activity() as activity,
             self._process.serving(app, serving) as address,
+            serving_ssh(self._settings, ssh) as ssh_address,
         ):
+            self.ssh_address = ssh_address
             self.activity, self.address = activity, address
             self.listening.set()
-            log.info("gateway listening", address=address, activity=activity)
+            log.info("gateway listening", address=address, activity=activity, ssh=ssh_address)
             await self._stop.wait()
         self._drained.set()
 
@@ -203,14 +219,11 @@ class GatewayParts:
             meter=self._registry,
         )
 
-    def _handlers(self, context: GatewayContext) -> Handlers:
+    def _handlers(
+        self, context: GatewayContext, dialer: PortDialer, ssh: SshServer | None
+    ) -> Handlers:
         """Return the handlers that reach into units, without commands if `gateway.exec` is off."""
         settings = self._settings.gateway
-        dialer = PortDialer(
-            context.client,
-            context.upstreams.addresses.of,
-            connect_seconds=settings.time.connect,
-        )
         forwards = ForwardSessions(
             dialer, context.connections, SessionTimes(idle_seconds=settings.time.idle)
         )
@@ -225,8 +238,14 @@ class GatewayParts:
         admission = TerminalAdmission(
             context.waker, context.address, has_plain_hosts=settings.plainHosts
         )
+        verbs: dict[str, UnitHandler] = {
+            "exec": ExecVerb(context.waker, sessions).serve,
+            "forward": forward,
+        }
+        if ssh is not None:
+            verbs["ssh"] = ssh_verb(context, ssh)
         return Handlers(
-            verbs={"exec": ExecVerb(context.waker, sessions).serve, "forward": forward},
+            verbs=verbs,
             terminal=TerminalPage(sessions, admission).serve,
         )
 

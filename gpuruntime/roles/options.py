@@ -31,6 +31,7 @@ from gpuruntime.reconcilers.options import (
     SidecarOptions,
     UnitOptions,
 )
+from gpuruntime.roles.ssh_host_key import public_host_keys
 from gpuruntime.serverless.calling.service import ServiceOptions
 from gpuruntime.serverless.scaling.activator import ActivatorOptions
 from gpuruntime.settings.gateway import WhenUnknown
@@ -70,8 +71,15 @@ def file_limits_of(settings: Settings) -> FileLimits:
 
 
 def gateway_options_of(settings: Settings) -> GatewayOptions:
+    """Return the options of tickets; raise ConfigurationError without a configured host key."""
     given = settings.gateway
-    return options_of(GatewayOptions, given, ssh_address=given.ssh.address, has_exec=given.exec)
+    return options_of(
+        GatewayOptions,
+        given,
+        ssh_address=given.ssh.address,
+        host_keys=public_host_keys(given.ssh.hostKeyFile),
+        has_exec=given.exec,
+    )
 
 
 def connection_options_of(settings: Settings) -> ConnectionOptions:

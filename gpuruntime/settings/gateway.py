@@ -27,13 +27,30 @@ class WhenUnknown(StrEnum):
     END = "end"
 
 
+class SftpMode(StrEnum):
+    """The server of SFTP: the image's own or files over `sh`, always the latter, or none."""
+
+    AUTO = "auto"
+    SHELL = "shell"
+    OFF = "off"
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class GatewaySshSettings:
-    """The address of the gateway's SSH listener for callers; its port is 22 if none is named."""
+    """SSH is off without a host key. It is within WebSockets, and at `listen` if that is set.
 
+    `host` is the listener's address for callers; its port is 22 if none is named.
+    """
+
+    listen: Address | None = None
     host: str = ""
+    hostKeyFile: str = ""
+    sftp: SftpMode = SftpMode.AUTO
 
     def __attrs_post_init__(self) -> None:
+        listens = self.listen is not None
+        words = "is empty: a listener of SSH needs a host key"
+        refuse(("hostKeyFile", listens and not self.hostKeyFile, words))
         found = _HOST.fullmatch(self.host)
         is_sound = found and is_dns_subdomain(found[1]) and int(found[2] or 1) <= _LAST_PORT
         message = f"{self.host!r} is no host such as ssh.example.com or ssh.example.com:2222"

@@ -31,14 +31,18 @@ _SSH_PORT: Final = 22
 
 @attrs.frozen(kw_only=True, slots=True)
 class GatewayOptions:
-    """The gateway as callers reach it; without an address there is none."""
+    """The gateway as callers reach it; without an address there is none.
+
+    `host_keys` are those of its SSH server, which is within WebSockets if it has no address.
+    """
 
     address: GatewayAddress | None
     ssh_address: tuple[str, int] | None
+    host_keys: tuple[str, ...]
     has_exec: bool
 
 
-NO_GATEWAY: Final = GatewayOptions(address=None, ssh_address=None, has_exec=False)
+NO_GATEWAY: Final = GatewayOptions(address=None, ssh_address=None, host_keys=(), has_exec=False)
 
 
 def parse_create_ticket(document: object) -> CreateTicket:
@@ -148,11 +152,16 @@ class TicketIssuer:
         return entrance_of(origin, sign(entry, TokenType.ENTRY, ring.signing))
 
     def _ssh(self, user: str) -> SshAddress | None:
-        if self._options.ssh_address is None:
+        keys = self._options.host_keys
+        if self._options.ssh_address is not None:
+            host, port = self._options.ssh_address
+            beside = "" if port == _SSH_PORT else f"-p {port} "
+            command = f"ssh {beside}{user}@{host}"
+        elif keys:
+            host, port, command = "", 0, f"gpuruntime units ssh {user}"
+        else:
             return None
-        host, port = self._options.ssh_address
-        beside = "" if port == _SSH_PORT else f"-p {port} "
-        return SshAddress(host=host, port=port, user=user, command=f"ssh {beside}{user}@{host}")
+        return SshAddress(host=host, port=port, user=user, command=command, hostKeys=keys)
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"

@@ -127,6 +127,7 @@ class SshServer:
             if not closed.done():
                 words = _words_of(visit.ended.result()) if visit.ended.done() else "idle"
                 log.info("ssh disconnected", unit=visit.visitor.claims.unit, reason=words)
+                unit.say(words)
                 connection.disconnect(asyncssh.DISC_SERVICE_NOT_AVAILABLE, f"gpuruntime: {words}")
                 await asyncio.wait((closed,), timeout=CLOSING_SECONDS)
                 connection.abort()

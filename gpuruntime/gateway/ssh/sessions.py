@@ -93,9 +93,13 @@ class SessionChannel(SSHServerStreamSession[bytes]):
 
     def fail(self, words: str) -> None:
         """End the session with words, in place of the program."""
+        self.say(words)
+        with suppress(*_GONE):
+            self.channel.exit(FAILED)
+
+    def say(self, words: str) -> None:
         with suppress(*_GONE):
             self.streams().errors.write(f"gpuruntime: {words}\n".encode())
-            self.channel.exit(FAILED)
 
     def streams(self) -> "Streams":
         return Streams(
@@ -163,7 +167,9 @@ class Session:
 
     async def _run_sftp(self) -> None:
         files = self._files(expands_home=False)
-        await run_sftp_server(files, self._streams.input, self._streams.output, _SFTP_VERSION)
+        streams = self._streams
+        with suppress(*_GONE):
+            await run_sftp_server(files, streams.input, streams.output, _SFTP_VERSION)
 
     async def _run_scp(self, command: str) -> None:
         streams, files = self._streams, self._files(expands_home=True)
@@ -178,7 +184,13 @@ class Session:
             self._context.touch()
             await self._streams.output.drain()
 
-        files: object = SftpFiles(self._context.container, drain=drain, expands_home=expands_home)
+        def over() -> None:
+            # Before asyncssh closes the channel: OpenSSH asks for the exit code of its server.
+            self._channel.exit(0)
+
+        files: object = SftpFiles(
+            self._context.container, drain=drain, over=over, expands_home=expands_home
+        )
         return files  # type: ignore[return-value]  # see SftpFiles
 
     async def _run_program(self, program: Program) -> None:

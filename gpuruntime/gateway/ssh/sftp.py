@@ -7,7 +7,7 @@ that is missing here is an operation that fails.
 import stat
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import asyncssh
@@ -42,7 +42,7 @@ _TYPES: Final = {
 
 
 class SftpFiles:
-    """`drain` waits while the caller has not taken earlier answers; `moved` hears of bytes.
+    """`drain` waits while the caller has not taken earlier answers; `over` is called at the end.
 
     Servers of SCP get paths as a shell would: with `expands_home`, `~` is the home.
     """
@@ -52,11 +52,13 @@ class SftpFiles:
         container: Container,
         *,
         drain: Callable[[], Awaitable[None]],
+        over: Callable[[], None],
         expands_home: bool = False,
     ) -> None:
         self._container = container
         self._files = ShellFiles(container)
         self._drain = drain
+        self._over = over
         self._expands_home = expands_home
         self._open: set[ShellFile] = set()
 
@@ -195,8 +197,11 @@ class SftpFiles:
             await file.finish()
 
     async def exit(self) -> None:
+        """End; nothing reads the fault of a file that was left open."""
         for file in tuple(self._open):
-            await self.close(file)
+            with suppress(asyncssh.SFTPError):
+                await self.close(file)
+        self._over()
 
     async def convert_attrs(self, found: Awaitable[SFTPAttrs]) -> SFTPAttrs:
         return await found

@@ -66,7 +66,7 @@ class UnitConnection:
         self._options = options
         self._tasks = tasks
         self._sessions = 0
-        self._running = 0
+        self._running: set[SessionChannel] = set()
         self._forwards: set[asyncio.Task[None]] = set()
         self._found_sftp_server: str | None = None
 
@@ -106,6 +106,11 @@ class UnitConnection:
 
         return channel, opened()
 
+    def say(self, words: str) -> None:
+        """Write to the errors of each session: a client may end before it reads more."""
+        for channel in self._running:
+            channel.say(words)
+
     def end_forwards(self) -> None:
         """End all forwards; sessions end by themselves with the connection."""
         for task in self._forwards:
@@ -137,11 +142,11 @@ class UnitConnection:
                 except GatewayError as error:
                     channel.fail(str(error))
                     return
-            self._running += 1
+            self._running.add(channel)
             try:
                 await Session(channel, context).run()
             finally:
-                self._running -= 1
+                self._running.discard(channel)
 
     async def _sftp_server(self) -> str:
         """Return the path of the image's own server of SFTP, or nothing."""

@@ -20,6 +20,7 @@ class TicketUnit:
 class SshAddress:
     """The gateway's SSH listener; the ticket is the password of the user.
 
+    Without a listener the host is empty, and SSH is within the WebSocket of `sshURL` alone.
     `hostKeys` are the gateway's own, as lines such as `ssh-ed25519 AAAA…`.
     """
 

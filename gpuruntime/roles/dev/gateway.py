@@ -14,10 +14,14 @@ import yaml
 
 from gpuruntime.embedded.processes.programs import LOOPBACK
 from gpuruntime.roles.dev.ports import MOST_PAIRS, KeptPorts, is_free
+from gpuruntime.roles.ssh import has_ssh, write_host_key_once
+from gpuruntime.settings.gateway import GatewaySshSettings
 from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.values import Address
 
 KEYS: Final = "tickets.yaml"
+HOST_KEY: Final = "ssh_host_key"
+SSH_PORT: Final = 2222
 _SECRET_BYTES: Final = 32
 
 log = structlog.get_logger()
@@ -34,6 +38,7 @@ def with_gateway(settings: Settings, folder: Path) -> Settings:
         _write_keys(keys)
     here = attrs.evolve(
         given,
+        ssh=_with_ssh(settings, folder),
         listen=Address(LOOPBACK, port),
         activityListen=Address(LOOPBACK, 0),
         publicURL=f"http://*.localhost:{port}",
@@ -41,6 +46,25 @@ def with_gateway(settings: Settings, folder: Path) -> Settings:
         keyFile=str(keys),
     )
     return attrs.evolve(settings, gateway=here)
+
+
+def _with_ssh(settings: Settings, folder: Path) -> GatewaySshSettings:
+    """Return the settings of SSH with a key and a port of this machine, if it can be served."""
+    given = settings.gateway.ssh
+    if given.hostKeyFile or not (has_ssh() and settings.gateway.exec):
+        return given
+    key = folder / HOST_KEY
+    write_host_key_once(key)
+    kept = KeptPorts(folder)
+    near = range(SSH_PORT, SSH_PORT + MOST_PAIRS) if settings.listen.port else ()
+    port = kept.get("ssh") or next(filter(is_free, near), 0) or _any_port()
+    kept.keep("ssh", port)
+    return attrs.evolve(
+        given,
+        listen=Address(LOOPBACK, port),
+        host=f"localhost:{port}",
+        hostKeyFile=str(key),
+    )
 
 
 def _port(settings: Settings, kept: KeptPorts) -> int:

@@ -42,7 +42,7 @@ async def dialog_of_a_unit(
     status = {"access": {"slug": "demo-abcdefgh", "urls": {"http": "https://x.example.com"}}}
     path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")
     cluster.call("PATCH", path, {"status": status})
-    gateway = GatewayOptions(address=ADDRESS, ssh_address=SSH, has_exec=has_exec)
+    gateway = GatewayOptions(address=ADDRESS, ssh_address=SSH, host_keys=(), has_exec=has_exec)
     async with service(cluster, gateway=gateway, ticket_keys=lambda: RING) as api:
         tab = await browser.open()
         await tab.look(1280, 800)

@@ -8,6 +8,7 @@ from tests.proofs.simulation.mutations.core import CORE
 from tests.proofs.simulation.mutations.functions import FUNCTIONS
 from tests.proofs.simulation.mutations.secrets import SECRETS
 from tests.proofs.simulation.mutations.serverless import SERVERLESS
+from tests.proofs.simulation.mutations.ssh import SSH
 from tests.proofs.simulation.mutations.storages import STORAGES
 from tests.proofs.simulation.mutations.tickets import TICKETS
 
@@ -20,4 +21,5 @@ MUTATIONS: Final = (
     *ACTIVITY,
     *TICKETS,
     *CONTAINERS,
+    *SSH,
 )

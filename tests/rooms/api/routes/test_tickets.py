@@ -47,7 +47,10 @@ WAKE: Final = f"{DEMO}/wake"
 KEY: Final = TicketKey(id="k1", secret=b"1" * 32)
 RING: Final = KeyRing((KEY,))
 GATEWAY: Final = GatewayOptions(
-    address=parse_public_url("https://*.units.example.com"), ssh_address=None, has_exec=True
+    address=parse_public_url("https://*.units.example.com"),
+    ssh_address=None,
+    host_keys=(),
+    has_exec=True,
 )
 TEMPLATE: Final = {"ports": [{"name": "http", "port": 8080}]}
 PRINCIPALS: Final = (

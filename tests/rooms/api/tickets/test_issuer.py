@@ -32,6 +32,7 @@ RING: Final = KeyRing((TicketKey(id="k1", secret=b"1" * 32),))
 GATEWAY: Final = GatewayOptions(
     address=parse_public_url("https://*.units.example.com"),
     ssh_address=("ssh.example.com", 22),
+    host_keys=("ssh-ed25519 AAAA",),
     has_exec=True,
 )
 PORTS: Final = (
@@ -113,7 +114,11 @@ def test_a_ticket_has_at_most_256_bytes_of_the_callers_name_and_counts(
 def test_each_use_has_its_address_and_no_other() -> None:
     gateway = "wss://gateway.units.example.com/units/demo"
     ssh = SshAddress(
-        host="ssh.example.com", port=22, user="demo", command="ssh demo@ssh.example.com"
+        host="ssh.example.com",
+        port=22,
+        user="demo",
+        command="ssh demo@ssh.example.com",
+        hostKeys=("ssh-ed25519 AAAA",),
     )
     view = issue("exec", "forward", "ssh")
     assert view.url == ""
@@ -180,7 +185,15 @@ def test_an_ssh_address_names_its_port_unless_it_is_22_and_may_be_missing() -> N
     ssh = issue("ssh", gateway=elsewhere).ssh
     assert ssh is not None
     assert (ssh.port, ssh.command) == (2222, "ssh -p 2222 demo@ssh.example.com")
-    assert issue("ssh", gateway=attrs.evolve(GATEWAY, ssh_address=None)).ssh is None
+    without = attrs.evolve(GATEWAY, ssh_address=None)
+    ssh = issue("ssh", gateway=without).ssh
+    assert ssh is not None
+    assert (ssh.host, ssh.command, ssh.hostKeys) == (
+        "",
+        "gpuruntime units ssh demo",
+        ("ssh-ed25519 AAAA",),
+    )
+    assert issue("ssh", gateway=attrs.evolve(without, host_keys=())).ssh is None
 
 
 def test_a_url_enters_for_a_minute_for_its_own_use_alone_and_is_no_ticket() -> None:
