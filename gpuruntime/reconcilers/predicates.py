@@ -153,11 +153,16 @@ def has_replicas(deployment: Deployment | None) -> bool:
 
 
 def trouble(pod: Pod | None) -> object:
-    """Return whether the Pod is ready, why not, and whether it is terminating or has ended."""
+    """Return whether the Pod is ready, why not, and whether it is terminating or has ended.
+
+    A ready unit repeats the message of its Pod, which only the embedded cluster writes.
+    """
     if pod is None:
-        return (False, None, False, False)
+        return (False, None, False, False, "")
     is_terminating = pod.metadata.deletionTimestamp is not None
-    return (pod.is_ready, failure_of((pod,)), is_terminating, pod.status.phase in ENDED)
+    has_ended = pod.status.phase in ENDED
+    words = pod.status.message if pod.is_ready else ""
+    return (pod.is_ready, failure_of((pod,)), is_terminating, has_ended, words)
 
 
 def unit_name(child: Deployment | Service | NetworkPolicy | Pod | None) -> str:
