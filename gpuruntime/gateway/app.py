@@ -196,14 +196,22 @@ class Gateway:
 
 
 def make_gateway_app(context: GatewayContext, handlers: Handlers) -> web.Application:
-    """Return the application. It has no routes: aiohttp's router leaves out some targets."""
+    """Return the application. A middleware serves, since no route matches every target."""
     gateway = Gateway(context, handlers)
 
     @web.middleware
     async def serve(request: web.Request, handler: Handler) -> web.StreamResponse:  # noqa: ARG001 - aiohttp passes it by name
         return await gateway.serve(request)
 
-    return web.Application(middlewares=[serve])
+    app = web.Application(middlewares=[serve])
+    app.router.add_route(
+        hdrs.METH_ANY, "/{path:.*}", gateway.serve, expect_handler=_ask_for_no_body
+    )
+    return app
+
+
+async def _ask_for_no_body(_: web.Request) -> None:
+    """Leave 100-continue to the relay, which sends it once the unit can take the body."""
 
 
 def _host_of(request: web.Request) -> str:

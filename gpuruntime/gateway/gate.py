@@ -140,8 +140,6 @@ def visit(claims: Claims, wanted: Wanted, unit: GPUUnit | None) -> Visitor:
         raise refused(Refusal.UNIT)
     if unit is None or provenance.is_terminating(unit):
         raise GatewayError(Code.UNIT_UNKNOWN, f"unit {claims.unit} does not exist any more")
-    if unit.metadata.uid != claims.uid:
-        raise refused(Refusal.UNIT)
     port = _port_of(unit, wanted)
     target = Target(
         uid=unit.metadata.uid,

@@ -6,6 +6,7 @@ from tests.proofs.simulation.mutations.activity import ACTIVITY
 from tests.proofs.simulation.mutations.containers import CONTAINERS
 from tests.proofs.simulation.mutations.core import CORE
 from tests.proofs.simulation.mutations.functions import FUNCTIONS
+from tests.proofs.simulation.mutations.gateway import GATEWAY
 from tests.proofs.simulation.mutations.secrets import SECRETS
 from tests.proofs.simulation.mutations.serverless import SERVERLESS
 from tests.proofs.simulation.mutations.ssh import SSH
@@ -22,4 +23,5 @@ MUTATIONS: Final = (
     *TICKETS,
     *CONTAINERS,
     *SSH,
+    *GATEWAY,
 )

@@ -1,0 +1,69 @@
+"""The mirror's age grows while the watch or the probe is silent."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.gateway.freshness import PROBE_SECONDS, Freshness
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import UnreachableError
+from gpuruntime.kube.transport import Request, Response
+
+pytestmark = pytest.mark.looptime
+
+LIST = (
+    b'{"kind":"GPUUnitList","apiVersion":"runtime.lokiwager.io/v1alpha1",'
+    b'"metadata":{"resourceVersion":"7"},"items":[]}'
+)
+
+
+class Server:
+    """A transport that answers lists, or does not."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.requests: list[Request] = []
+
+    async def request(self, request: Request) -> Response:
+        self.requests.append(request)
+        if self.is_away:
+            raise UnreachableError("the server is away")
+        return Response(status=200, headers={"Content-Type": "application/json"}, body=LIST)
+
+    @asynccontextmanager
+    async def stream(self, _: Request) -> Any:
+        raise NotImplementedError
+        yield
+
+    @asynccontextmanager
+    async def socket(self, _: Request, __: str) -> Any:
+        raise NotImplementedError
+        yield
+
+
+async def test_the_age_is_that_of_the_older_answer() -> None:
+    server, silence = Server(), [0.0]
+    freshness = Freshness(Client(server), "lab", lambda: silence[0])
+    assert freshness.age_seconds() == float("inf")
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(freshness.run())
+        await asyncio.sleep(1)
+        assert freshness.age_seconds() == 1
+        silence[0] = 30.0
+        assert freshness.age_seconds() == 30
+        silence[0] = 0.0
+        await asyncio.sleep(100)
+        assert freshness.age_seconds() <= PROBE_SECONDS
+        began_at, server.is_away = loop_time(), True
+        await asyncio.sleep(60)
+        assert freshness.age_seconds() >= 60
+        assert loop_time() - began_at == 60
+        server.is_away = False
+        await asyncio.sleep(PROBE_SECONDS)
+        assert freshness.age_seconds() <= PROBE_SECONDS
+        run.cancel()
+    assert {request.method for request in server.requests} == {"GET"}
+    assert {dict(request.query).get("limit") for request in server.requests} == {"1"}
