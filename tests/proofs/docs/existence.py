@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gpuruntime.api.http.problems import STATUSES
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.gateway.errors import STATUSES as GATEWAY_STATUSES
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.settings.client import VARIABLES
 from gpuruntime.settings.load import ADDRESSES, load
@@ -37,6 +38,7 @@ CODE: Final = {
 FOREIGN: Final = {
     *("Cookie", "Host", "If-None-Match", "If-Range", "Origin", "Range", "Set-Cookie"),
     *("Authorization", "Cache-Control", "Content-Security-Policy", "Expect", "Transfer-Encoding"),
+    *("gateway.<domain>/units/<name>/ports/<port>/…",),
     *("WWW-Authenticate", "X-Update-Range", "?json", "sessionStorage"),
     *("FailedMount", "apply", "cluster-admin", "describe", "resourceNames"),
     *("event", "exception", "timestamp", "process_*", "process_resident_memory_bytes"),
@@ -103,7 +105,8 @@ def has(fact: Fact) -> bool:
             return text in CLOSED[fact.kind] | FOREIGN
         case Kind.ERROR:
             status, code = text.split()
-            return STATUSES.get(code.strip("`")) == int(status)
+            served = {**STATUSES, **GATEWAY_STATUSES}
+            return served.get(code.strip("`")) == int(status)
         case Kind.KUBECTL:
             return _is_of_kubectl(text.split()[1:])
         case Kind.TOOL:
