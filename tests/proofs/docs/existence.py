@@ -105,8 +105,9 @@ def has(fact: Fact) -> bool:
             return text in CLOSED[fact.kind] | FOREIGN
         case Kind.ERROR:
             status, code = text.split()
-            served = {**STATUSES, **GATEWAY_STATUSES}
-            return served.get(code.strip("`")) == int(status)
+            name, number = code.strip("`"), int(status)
+            of_gateway = {str(each): found for each, found in GATEWAY_STATUSES.items()}
+            return number in (STATUSES.get(name), of_gateway.get(name))
         case Kind.KUBECTL:
             return _is_of_kubectl(text.split()[1:])
         case Kind.TOOL:

@@ -1,8 +1,7 @@
 """The mirror's age grows while the watch or the probe is silent."""
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -10,7 +9,7 @@ from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.gateway.freshness import PROBE_SECONDS, Freshness
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
-from gpuruntime.kube.transport import Request, Response
+from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
 
 pytestmark = pytest.mark.looptime
 
@@ -33,15 +32,11 @@ class Server:
             raise UnreachableError("the server is away")
         return Response(status=200, headers={"Content-Type": "application/json"}, body=LIST)
 
-    @asynccontextmanager
-    async def stream(self, _: Request) -> Any:
+    def stream(self, _: Request) -> AbstractAsyncContextManager[StreamResponse]:
         raise NotImplementedError
-        yield
 
-    @asynccontextmanager
-    async def socket(self, _: Request, __: str) -> Any:
+    def socket(self, _: Request, __: str) -> AbstractAsyncContextManager[Socket | Response]:
         raise NotImplementedError
-        yield
 
 
 async def test_the_age_is_that_of_the_older_answer() -> None:
