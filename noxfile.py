@@ -120,7 +120,7 @@ def simulate(session: nox.Session) -> None:
 @nox.session
 def mutations(session: nox.Session) -> None:
     """Check that the simulation finds defects: each is planted, one at a time."""
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     session.run("python", "-m", "tests.proofs.simulation.mutations", *session.posargs)
 
 
