@@ -67,6 +67,9 @@ FOREIGN: Final = {
     *("bash", "cat", "chmod", "git", "mv", "rm", "scp", "ssh", "tar", "wc"),
     *("gpuruntime-demo", "~/.ssh/config"),
     *("HS256", "kid", "gen", "command=", "openssl rand -base64 32"),
+    *("-D", "-L", "-O", "-R", "COLORTERM", "LANG", "pip install gpuruntime[ssh]"),
+    *("dd", "find", "grep", "readlink", "sftp-server", "ssh-keygen", "stat", "tr"),
+    *("ssh.hostKeys", "ssh_host_key.pub", "~/.ssh/known_hosts"),
     # The gateway's own routes, which the API's document does not have.
     *("GET /units/{name}/exec", "GET /units/{name}/forward"),
     *("demo-cqluoz2t", "ssh.example.com", "ssh.example.com:2222"),
