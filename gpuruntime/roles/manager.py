@@ -95,7 +95,7 @@ class ManagerParts:
                 rng=process.rng,
                 meter=context.registry,
                 mint=mint_of(settings, now=process.now),
-                activity=activity_options_of(settings, process.fetching),
+                activity=activity_options_of(settings, process.fetching, process.gateways),
             )
         )
 

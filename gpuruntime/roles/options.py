@@ -22,7 +22,7 @@ from gpuruntime.gateway.exchange import ExchangeOptions
 from gpuruntime.gateway.splice import SpliceOptions
 from gpuruntime.gateway.wake import WakeOptions
 from gpuruntime.operations.options import Namespaces, Options
-from gpuruntime.reconcilers.activity.reader import ActivityOptions, Fetching
+from gpuruntime.reconcilers.activity.reader import ActivityOptions, Fetching, ListReplicas
 from gpuruntime.reconcilers.options import (
     HelperOptions,
     NatsPeer,
@@ -140,7 +140,9 @@ def unit_options_of(settings: Settings) -> UnitOptions:
     )
 
 
-def activity_options_of(settings: Settings, fetching: Fetching) -> ActivityOptions | None:
+def activity_options_of(
+    settings: Settings, fetching: Fetching, gateways: ListReplicas | None
+) -> ActivityOptions | None:
     """Return how the gateway's replicas are read, or None without a gateway."""
     if settings.gateway.address is None:
         return None
@@ -148,6 +150,7 @@ def activity_options_of(settings: Settings, fetching: Fetching) -> ActivityOptio
         namespace=settings.namespaces.system,
         every_seconds=settings.activity.every,
         fetching=fetching,
+        replicas=gateways,
     )
 
 

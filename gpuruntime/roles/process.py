@@ -18,7 +18,11 @@ from gpuruntime.api.http.server import ServerRunner
 from gpuruntime.bus.connection import Connection, Opener
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.session import open_session
-from gpuruntime.reconcilers.activity.reader import Fetching, fetching_over_http
+from gpuruntime.reconcilers.activity.reader import (
+    Fetching,
+    ListReplicas,
+    fetching_over_http,
+)
 from gpuruntime.relay.service_addresses import AddressMapping, same_address
 from gpuruntime.roles.broker_options import connection_options_of, stream_options_of
 from gpuruntime.roles.certificates import context_of
@@ -62,7 +66,10 @@ async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[s
 
 @attrs.frozen(kw_only=True, slots=True)
 class Process:
-    """The context of a process. `rng` is for jitter and spreading, not for secrets."""
+    """The context of a process. `rng` is for jitter and spreading, not for secrets.
+
+    `gateways` lists the gateway's replicas where they are no Pods.
+    """
 
     identity: str = attrs.field(factory=own_identity)
     now: Callable[[], datetime] = wall_clock
@@ -72,6 +79,7 @@ class Process:
     map_address: AddressMapping = same_address
     opener: Opener = open_session
     fetching: Fetching = fetching_over_http
+    gateways: ListReplicas | None = None
 
 
 def queue_of(nats: NatsSettings, process: Process, registry: Registry) -> BrokerLink:

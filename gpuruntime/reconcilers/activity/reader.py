@@ -75,10 +75,28 @@ async def fetching_over_http() -> AsyncIterator[Fetch]:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class Replica:
+    """A replica of the gateway; one that does not serve has not begun, or has ended."""
+
+    uid: str
+    name: str
+    url: str
+    serves: bool
+    is_ready: bool
+
+
+# Returns the gateway's replicas, terminating ones too; raises KubeError.
+ListReplicas: TypeAlias = Callable[[], Awaitable[tuple[Replica, ...]]]
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class ActivityOptions:
+    """By default the replicas are the Pods of the namespace that have the gateway's label."""
+
     namespace: str
     every_seconds: float
     fetching: Fetching
+    replicas: ListReplicas | None = None
 
 
 @attrs.define(kw_only=True, slots=True)
@@ -127,14 +145,14 @@ class ActivityReader:
     async def _round(self, fetch: Fetch) -> Round:
         began_at = loop_time()
         try:
-            pods = await self._pods()
+            replicas = await self._serving()
         except KubeError as error:
             self._count(Outcome.NOT_LISTED)
             return Round(began_at=began_at, ended_at=loop_time(), readings=(), fault=str(error))
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._reading(pod, fetch), name=f"activity {pod.metadata.name}")
-                for pod in pods
+                tasks.create_task(self._reading(each, fetch), name=f"activity {each.name}")
+                for each in replicas
             ]
         found = [task.result() for task in running]
         return Round(
@@ -144,13 +162,17 @@ class ActivityReader:
             fault=next((each for each in found if isinstance(each, str)), ""),
         )
 
-    async def _pods(self) -> tuple[Pod, ...]:
-        """List the replicas that may serve, terminating ones too: they still have callers."""
+    async def _serving(self) -> tuple[Replica, ...]:
+        """Return the replicas that may serve, terminating ones too: they still have callers."""
+        replicas = await (self.options.replicas or self._listed)()
+        self._note_readiness(any(each.is_ready for each in replicas))
+        return tuple(each for each in replicas if each.serves)
+
+    async def _listed(self) -> tuple[Replica, ...]:
         page = await self.client.list_page(
             PODS, namespace=self.options.namespace, label_selector=GATEWAY_SELECTOR, limit=0
         )
-        self._note_readiness(any(pod.is_ready for pod in page.items))
-        return tuple(pod for pod in page.items if pod.status.phase not in _WITHOUT_PROCESS)
+        return tuple(map(_replica_of, page.items))
 
     def _note_readiness(self, is_ready: bool) -> None:
         """Report a change; it costs a write for each unit, so a short loss does not count."""
@@ -160,26 +182,32 @@ class ActivityReader:
             if before is not is_ready:
                 self.on_ready_change()
 
-    async def _reading(self, pod: Pod, fetch: Fetch) -> Reading | str:
+    async def _reading(self, replica: Replica, fetch: Fetch) -> Reading | str:
         """Return the replica's reading, or why there is none."""
         try:
             async with asyncio.timeout(READING_SECONDS):
-                body = await fetch(_url_of(pod))
+                body = await fetch(replica.url)
             report = codec.decode(body, ActivityReport)
         except (OSError, TimeoutError) as error:
             self._count(Outcome.UNREACHABLE)
-            return f"{pod.metadata.name}: {str(error) or 'no answer in time'}"
+            return f"{replica.name}: {str(error) or 'no answer in time'}"
         except codec.MalformedObjectError as error:
             self._count(Outcome.MALFORMED)
-            return f"{pod.metadata.name}: {error}"
+            return f"{replica.name}: {error}"
         self._count(Outcome.READ)
-        return Reading(pod_uid=pod.metadata.uid, report=report, read_at=loop_time())
+        return Reading(pod_uid=replica.uid, report=report, read_at=loop_time())
 
     def _count(self, outcome: Outcome) -> None:
         self.meter.count("activity_readings_total", outcome=outcome)
 
 
-def _url_of(pod: Pod) -> str:
+def _replica_of(pod: Pod) -> Replica:
     address = pod.status.podIP
     host = f"[{address}]" if ":" in address else address
-    return f"http://{host}:{ACTIVITY_PORT}{ACTIVITY_PATH}"
+    return Replica(
+        uid=pod.metadata.uid,
+        name=pod.metadata.name,
+        url=f"http://{host}:{ACTIVITY_PORT}{ACTIVITY_PATH}",
+        serves=pod.status.phase not in _WITHOUT_PROCESS,
+        is_ready=pod.is_ready,
+    )

@@ -22,6 +22,8 @@ from gpuruntime.embedded.processes.programs import LOOPBACK, Program, Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.activity import ACTIVITY_PATH
+from gpuruntime.reconcilers.activity.reader import Replica
 from gpuruntime.roles.activator import activator_role
 from gpuruntime.roles.api import ApiParts, api_role
 from gpuruntime.roles.cluster_connection import wall_clock
@@ -78,6 +80,8 @@ class Dev:
         self._output = output
         self._programs = programs_at_hand(settings) if programs is None else programs
         self._roles: list[Role] = []
+        # The address of the gateway's activity, once it serves.
+        self._gateway: asyncio.Future[str]
 
     async def run(self) -> None:
         if self._state_path:
@@ -131,6 +135,7 @@ class Dev:
         state: StateFolder | None,
     ) -> None:
         ports = KeptPorts(folder)
+        self._gateway = asyncio.get_running_loop().create_future()
         async with (
             asyncio.TaskGroup() as tasks,
             serve(cluster.server, port=ports.get("cluster")) as url,
@@ -172,7 +177,10 @@ class Dev:
             transport=cluster.transport,
             process=Process(map_address=cluster.map_address),
         )
-        roles: dict[str, Role] = {"manager": manager_role(anywhere, transport=cluster.transport)}
+        manager = manager_role(
+            anywhere, transport=cluster.transport, process=Process(gateways=self._gateways)
+        )
+        roles: dict[str, Role] = {"manager": manager}
         if self._settings.nats.url:
             roles["results"] = results_role(anywhere)
             roles["activator"] = activator_role(anywhere, transport=cluster.transport)
@@ -198,7 +206,14 @@ class Dev:
         )
         self._roles.append(gateway)
         tasks.create_task(gateway.run(), name="gateway")
-        await (await gateway.opened()).serving()
+        parts = await gateway.opened()
+        await parts.serving()
+        self._gateway.set_result(parts.activity)
+
+    async def _gateways(self) -> tuple[Replica, ...]:
+        """Return the gateway once it serves: it is a task of this process, and no Pod."""
+        url = f"{await asyncio.shield(self._gateway)}{ACTIVITY_PATH}"
+        return (Replica(uid="gateway", name="gateway", url=url, serves=True, is_ready=True),)
 
     def _with_operations(self, address: Address) -> Settings:
         elections = attrs.evolve(self._settings.leaderElection, enabled=False)

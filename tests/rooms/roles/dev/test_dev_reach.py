@@ -6,16 +6,19 @@ import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+import yaml
 
 from gpuruntime.client import Client, NewStock, NewUnit, Options, TerminalSize, connect
 from gpuruntime.client.errors import ClientError, CutOffError
 from gpuruntime.client.loopback import LoopbackResolver
 from gpuruntime.embedded.processes.programs import Program
 from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.requests.tickets import CreateTicket, Use
 from tests.eventually import eventually
 from tests.proofs.conformance.stream_cases import ECHO
@@ -28,6 +31,34 @@ PORT = 8000
 V5 = "v5.channel.k8s.io"
 # The PATH of processes that stand for containers.
 PLACES = "/usr/local/bin:/usr/bin:/bin"
+
+
+async def test_units_report_that_the_gateway_of_this_process_is_ready() -> None:
+    output = io.StringIO()
+    async with running(output), aiohttp.ClientSession() as session:
+        url = cluster_in(output) + GPU_UNITS.path(namespace="runtime-instance", name="idle")
+        async with connect(Options(server=printed(output, "api"))) as client:
+            await client.stock.seed(NewStock(specName="s", replicas=1))
+            await eventually(
+                lambda: client.units.create(NewUnit(name="idle", specName="s", image=IMAGE)),
+                despite=ClientError,
+                within_seconds=30.0,
+            )
+
+        async def access() -> object:
+            async with session.get(url) as answer:
+                return (await answer.json()).get("status", {}).get("access")
+
+        await eventually(
+            access,
+            lambda found: isinstance(found, dict) and found.get("gatewayReady"),
+            within_seconds=20.0,
+        )
+
+
+def cluster_in(output: io.StringIO) -> str:
+    kubeconfig = yaml.safe_load(Path(printed(output, "kubeconfig")).read_text())
+    return str(kubeconfig["clusters"][0]["cluster"]["server"])
 
 
 @asynccontextmanager
