@@ -136,7 +136,8 @@ class LocalExecution:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            await self._process.wait()
+            # The rest has to be read: asyncio waits for the end of the pipes as well.
+            await self._process.communicate()
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._terminal is not None:
