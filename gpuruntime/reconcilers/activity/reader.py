@@ -91,7 +91,7 @@ ListReplicas: TypeAlias = Callable[[], Awaitable[tuple[Replica, ...]]]
 
 @attrs.frozen(kw_only=True, slots=True)
 class ActivityOptions:
-    """By default the replicas are the Pods of the namespace that have the gateway's label."""
+    """`replicas` are by default the Pods of the namespace that have the gateway's label."""
 
     namespace: str
     every_seconds: float
