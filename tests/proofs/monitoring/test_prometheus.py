@@ -64,7 +64,7 @@ def scraped() -> Iterator[Prometheus]:
         dev = stack.enter_context(programs(folder)).dev()
         addresses = OPERATIONS.findall(dev.log.read_text())
         targets = {f"role-{number}": each for number, each in enumerate(addresses)}
-        assert len(targets) == 4, "manager, api, activator, results"
+        assert len(targets) == 5, "manager, api, activator, results, gateway"
         made = stack.enter_context(prometheus(folder, targets))
         eventually_blocking(lambda: made.ask("count(gpuruntime_build_info)"))
         work(dev)
