@@ -154,7 +154,9 @@ async def test_the_shell_follows_the_size_of_the_window(terminal: Terminal) -> N
 
 
 async def test_a_long_paste_arrives_whole(terminal: Terminal) -> None:
-    await terminal.types("stty -echo -icanon; head -c 100000 | tr -d x | wc -c; stty sane")
+    program = "head -c 100000 | tr -d x | wc -c"
+    await terminal.types(f"stty -echo -icanon; echo list''ening; {program}; stty sane")
+    await terminal.shows("listening")  # before it, the terminal keeps 4,096 bytes of a line
     await terminal.tab.evaluate(
         "(data => { data.setData('text/plain', 'x'.repeat(99995) + '12345');"
         "document.querySelector('textarea').dispatchEvent(new ClipboardEvent('paste',"
