@@ -63,6 +63,7 @@ class Sessions:
                 hdrs.LOCATION: _own_path(request.query.get("to", "/")),
                 hdrs.SET_COOKIE: cookie,
                 hdrs.CACHE_CONTROL: "no-store",
+                hdrs.SERVER: "gpuruntime",
                 "Referrer-Policy": "no-referrer",
             },
         )

@@ -26,6 +26,7 @@ async def test_an_entry_becomes_a_session_that_reaches_the_unit() -> None:
     async with upstream(echo) as port, gateway(port) as caller:
         async with caller.request("GET", path_of(entry(), "%2Flab%3Fa%3D1")) as answer:
             assert (answer.status, answer.headers["Location"]) == (303, "/lab?a=1")
+            assert answer.headers["Server"] == "gpuruntime"
             assert answer.headers["Referrer-Policy"] == "no-referrer"
             assert answer.headers["Cache-Control"] == "no-store"
             cookie, *attributes = answer.headers["Set-Cookie"].split("; ")
