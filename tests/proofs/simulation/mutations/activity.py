@@ -18,8 +18,8 @@ ACTIVITY: Final = (
     Mutation(
         "a terminating gateway Pod is not read",
         READER,
-        "if pod.status.phase not in _WITHOUT_PROCESS",
-        "if pod.metadata.deletionTimestamp is None",
+        "serves=pod.status.phase not in _WITHOUT_PROCESS",
+        "serves=pod.metadata.deletionTimestamp is None",
         TESTS,
     ),
     Mutation(

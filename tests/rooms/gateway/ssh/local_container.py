@@ -136,8 +136,8 @@ class LocalExecution:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            # The rest has to be read: asyncio waits for the end of the pipes as well.
-            await self._process.communicate()
+        # The rest has to be read: asyncio closes its transports at the end of the pipes only.
+        await self._process.communicate()
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._terminal is not None:
