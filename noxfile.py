@@ -84,7 +84,7 @@ def node(session: nox.Session) -> None:
 @nox.session
 def serverless(session: nox.Session) -> None:
     """Run invocations on a real broker under kills, pauses and lost connections."""
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     session.run("python", "-m", "tests.rooms.serverless.binaries")
     given = os.environ  # noqa: TID251 - the environment may ask for fewer or more
     proof = {name: given.get(name, most) for name, most in FULL_PROOF.items()}
@@ -94,21 +94,21 @@ def serverless(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure the budgets as ratios, side by side in one run."""
-    install(session, "bench", "local", "postgres")
+    install(session, "bench", "local", "postgres", "ssh")
     session.run("python", "-m", "tests.proofs.bench", *session.posargs)
 
 
 @nox.session
 def load(session: nox.Session) -> None:
     """Run 10,000 stock units and 2,000 claims on a real control plane, within budgets."""
-    install(session, "bench", "local", "postgres")
+    install(session, "bench", "local", "postgres", "ssh")
     session.run("python", "-m", "tests.proofs.load", *session.posargs)
 
 
 @nox.session
 def simulate(session: nox.Session) -> None:
     """Run the whole product in virtual time under planned faults, seed after seed."""
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     # These seeds crash before, during and after every write that they make 500 times.
     seeds = session.posargs or ["--seeds", "0-199", "--covered", "500"]
     session.run(*YIELDING, "tests.proofs.simulation", *seeds, external=True)
@@ -127,5 +127,5 @@ def mutations(session: nox.Session) -> None:
 @nox.session
 def model(session: nox.Session) -> None:
     """Explore the claim and stock protocol in small scopes, then without each clause."""
-    install(session, "tests", "local", "postgres")
+    install(session, "tests", "local", "postgres", "ssh")
     session.run(*YIELDING, "tests.proofs.model", *session.posargs, external=True)
