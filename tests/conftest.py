@@ -18,8 +18,6 @@ pytest_plugins = ["tests.proofs.real_cluster.fixtures"]
 
 ROOT = Path(__file__).parents[1]
 SEED = 20_251
-# The folders of the tests that take the longest.
-LONGEST = frozenset({"roles", "crash"})
 
 hypothesis.settings.register_profile(
     "fixed", derandomize=True, deadline=None, print_blob=True, database=None
@@ -65,9 +63,9 @@ def _world_of(test: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Request `no_task_left_behind` first in every async test, so that it is torn down last.
 
-    Tests of roles and of crashes start processes and take the longest, so they come first.
+    Tests of roles start processes and take the longest, so they come first.
     """
-    items.sort(key=lambda item: LONGEST.isdisjoint(item.path.parts))
+    items.sort(key=lambda item: "roles" not in item.path.parts)
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.fixturenames.insert(0, no_task_left_behind.__name__)
