@@ -30,7 +30,7 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.messages import Page, Reply
 from gpuruntime.client.options import Options
-from gpuruntime.client.processes import Output, Process, TerminalSize
+from gpuruntime.client.processes import Process, TerminalSize
 from gpuruntime.client.storages import FileEntry, Files
 from gpuruntime.client.units import LogFilter, UnitFilter
 from gpuruntime.errors import ConfigurationError
@@ -56,6 +56,7 @@ from gpuruntime.models.kinds.templates import (
 )
 from gpuruntime.models.kinds.units import Access, Readiness, StorageMount, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.exec_streams import Output
 from gpuruntime.models.requests.fields import UNSET
 from gpuruntime.models.requests.invocations import Invoke
 from gpuruntime.models.requests.pools import CreatePool as NewPool

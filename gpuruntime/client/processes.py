@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from enum import IntEnum
-from typing import Final
 
 import attrs
 
@@ -15,55 +13,19 @@ from gpuruntime.client.errors import (
 )
 from gpuruntime.client.web_socket import Closed, Message, WebSocket
 from gpuruntime.models.encoding import codec
-
-PROTOCOL: Final = "v5.channel.k8s.io"
-PIECE_BYTES: Final = 32 * 1024
-# A gateway need not close the WebSocket after the exit status.
-LAST_OUTPUT_SECONDS: Final = 5.0
-_EXIT_CODE: Final = "ExitCode"
-
-
-class Channel(IntEnum):
-    """The first byte of every message."""
-
-    STDIN = 0
-    STDOUT = 1
-    STDERR = 2
-    STATUS = 3
-    RESIZE = 4
-    CLOSE = 255
+from gpuruntime.models.kubernetes.exec_streams import (
+    LAST_OUTPUT_SECONDS,
+    PIECE_BYTES,
+    Channel,
+    Ending,
+    Output,
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class TerminalSize:
     columns: int
     rows: int
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Output:
-    data: bytes
-    is_error: bool = False
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class _Cause:
-    reason: str = ""
-    message: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class _Details:
-    causes: tuple[_Cause, ...] = ()
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class _Ending:
-    """The Status with which Kubernetes ends a program."""
-
-    status: str = ""
-    message: str = ""
-    details: _Details = _Details()
 
 
 class Process:
@@ -100,7 +62,7 @@ class Process:
         Raise UnitRefusedError if it could not be run. Raise CutOffError if the connection ended
         first: the program may run on.
         """
-        ending: _Ending | None = None
+        ending: Ending | None = None
         while isinstance(message := await self._next(ending), bytes):
             channel, data = message[:1], message[1:]
             if not data:  # a channel begins with an empty message
@@ -119,7 +81,7 @@ class Process:
             raise self._cut_off(why or "the gateway closed the connection")
         self.exit_code = self._exit_code(ending)
 
-    async def _next(self, ending: _Ending | None) -> Message | None:
+    async def _next(self, ending: Ending | None) -> Message | None:
         """Return the next message; after the exit status no fault of the connection matters."""
         try:
             async with asyncio.timeout(None if ending is None else LAST_OUTPUT_SECONDS):
@@ -131,18 +93,15 @@ class Process:
         except TimeoutError:
             return None
 
-    def _ending(self, data: bytes) -> _Ending:
+    def _ending(self, data: bytes) -> Ending:
         try:
-            return codec.decode(data, _Ending)
+            return codec.decode(data, Ending)
         except codec.MalformedObjectError as error:
             raise UnreadableAnswerError(f"the exit status is malformed: {error}") from error
 
-    def _exit_code(self, ending: _Ending) -> int:
-        if ending.status == "Success":
-            return 0
-        for cause in ending.details.causes:
-            if cause.reason == _EXIT_CODE and cause.message.isdecimal():
-                return int(cause.message[:9])
+    def _exit_code(self, ending: Ending) -> int:
+        if ending.exit_code is not None:
+            return ending.exit_code
         raise UnitRefusedError(
             f"unit {self._unit} cannot run it: {ending.message} "
             "(check that the container runs and has the program)"

@@ -7,11 +7,12 @@ from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from gpuruntime.client.errors import AccessDeniedError, UnusableInputError
-from gpuruntime.client.processes import PROTOCOL, Process, TerminalSize
+from gpuruntime.client.processes import Process, TerminalSize
 from gpuruntime.client.transport import Transport
 from gpuruntime.client.tunnels import Dial, Tell, Tunnel, listening
 from gpuruntime.client.units import Units
 from gpuruntime.client.web_socket import WebSocket
+from gpuruntime.models.kubernetes.exec_streams import PROTOCOL
 from gpuruntime.models.requests.tickets import MOST_SECONDS, CreateTicket, Use
 from gpuruntime.models.views.tickets import TicketView
 

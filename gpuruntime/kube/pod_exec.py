@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from enum import IntEnum
 from typing import Final
 
 import attrs
@@ -13,31 +12,22 @@ from gpuruntime.kube.client import Client, naming
 from gpuruntime.kube.errors import BadRequestError, MalformedAnswerError, UnreachableError
 from gpuruntime.kube.transport import Socket
 from gpuruntime.models.encoding import codec
+from gpuruntime.models.kubernetes.exec_streams import (
+    LAST_OUTPUT_SECONDS,
+    PIECE_BYTES,
+    PROTOCOL,
+    Channel,
+    Ending,
+    Output,
+)
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import PODS
 
-# Earlier versions cannot end the input.
-PROTOCOL: Final = "v5.channel.k8s.io"
 SUBRESOURCE: Final = "exec"
-PIECE_BYTES: Final = 32 * 1024
 MOST_ARGUMENTS: Final = 64
 # In a query it is at most three times as long, and the API server takes 1 MiB.
 LARGEST_COMMAND: Final = 64 * 1024
 LARGEST_SIDE: Final = 65_535  # the kubelet reads columns and rows into 16 bits
-# A server need not close the WebSocket after the exit status.
-LAST_OUTPUT_SECONDS: Final = 5.0
-EXIT_CODE: Final = "ExitCode"
-
-
-class Channel(IntEnum):
-    """The first byte of every message."""
-
-    STDIN = 0
-    STDOUT = 1
-    STDERR = 2
-    STATUS = 3
-    RESIZE = 4
-    CLOSE = 255
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -48,34 +38,6 @@ class Command:
     arguments: tuple[str, ...]
     has_input: bool = True
     has_terminal: bool = False
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Output:
-    data: bytes
-    is_error: bool = False
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class _Cause:
-    reason: str = ""
-    message: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class _Details:
-    causes: tuple[_Cause, ...] = ()
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class _Ending:
-    """The Status with which the server ends a command."""
-
-    status: str = ""
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: _Details = _Details()
 
 
 @asynccontextmanager
@@ -164,7 +126,7 @@ class Execution:
         Raise an ApiError if the command could not be run, and UnreachableError if the connection
         ended first: the command may run on.
         """
-        ending: _Ending | None = None
+        ending: Ending | None = None
         while True:
             message = await self._next(ending)
             if message is None:
@@ -185,7 +147,7 @@ class Execution:
             raise UnreachableError(f"{self._call}: it was cut off before it told an exit code")
         self.exit_code = self._exit_code(ending)
 
-    async def _next(self, ending: _Ending | None) -> bytes | None:
+    async def _next(self, ending: Ending | None) -> bytes | None:
         """Return the next message; after the exit status no fault of the connection matters."""
         try:
             async with asyncio.timeout(None if ending is None else LAST_OUTPUT_SECONDS):
@@ -196,18 +158,15 @@ class Execution:
                 raise
             return None
 
-    def _ending(self, data: bytes) -> _Ending:
+    def _ending(self, data: bytes) -> Ending:
         try:
-            return codec.decode(data, _Ending)
+            return codec.decode(data, Ending)
         except codec.MalformedObjectError as error:
             raise MalformedAnswerError(f"{self._call}: the exit status: {error}") from error
 
-    def _exit_code(self, ending: _Ending) -> int:
-        if ending.status == "Success":
-            return 0
-        for cause in ending.details.causes:
-            if cause.reason == EXIT_CODE and cause.message.isdecimal():
-                return int(cause.message[:9])
+    def _exit_code(self, ending: Ending) -> int:
+        if ending.exit_code is not None:
+            return ending.exit_code
         words = f"{ending.message} (check that the container runs and has the program)"
         raise refusal(self._call, Status(code=ending.code, reason=ending.reason, message=words))
 

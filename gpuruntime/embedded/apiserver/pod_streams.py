@@ -21,12 +21,13 @@ from gpuruntime.embedded.apiserver.status_errors import (
 from gpuruntime.embedded.processes.running_command import RunningCommand
 from gpuruntime.kube import pod_exec, pod_forward
 from gpuruntime.kube.errors import UnreachableError
-from gpuruntime.kube.pod_exec import Channel
 from gpuruntime.kube.transport import Socket
+from gpuruntime.models.kubernetes import exec_streams
+from gpuruntime.models.kubernetes.exec_streams import Channel
 
 EXEC: Final = pod_exec.SUBRESOURCE
 FORWARD: Final = pod_forward.SUBRESOURCE
-PROTOCOLS: Final = {EXEC: pod_exec.PROTOCOL, FORWARD: pod_forward.PROTOCOL}
+PROTOCOLS: Final = {EXEC: exec_streams.PROTOCOL, FORWARD: pod_forward.PROTOCOL}
 KILLED: Final = 128  # a shell adds the number of the signal
 
 
@@ -183,7 +184,7 @@ async def _send_output(
     command: RunningCommand, socket: Socket, reader: asyncio.StreamReader, channel: Channel
 ) -> None:
     try:
-        while data := await reader.read(pod_exec.PIECE_BYTES):
+        while data := await reader.read(exec_streams.PIECE_BYTES):
             await socket.send(bytes((channel,)) + data)
     except UnreachableError:
         command.process.send(signal.SIGKILL)
@@ -226,7 +227,7 @@ def _ending(code: int) -> Document:
         "status": "Failure",
         "message": f"command terminated with non-zero exit code: exit status {code}",
         "reason": "NonZeroExitCode",
-        "details": {"causes": [{"reason": pod_exec.EXIT_CODE, "message": str(code)}]},
+        "details": {"causes": [{"reason": exec_streams.EXIT_CODE, "message": str(code)}]},
     }
 
 

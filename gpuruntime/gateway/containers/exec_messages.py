@@ -10,8 +10,9 @@ from typing import Final
 import attrs
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.kube.pod_exec import LARGEST_SIDE, PIECE_BYTES, Channel
+from gpuruntime.kube.pod_exec import LARGEST_SIDE
 from gpuruntime.models.encoding import codec
+from gpuruntime.models.kubernetes.exec_streams import PIECE_BYTES, Channel
 
 # Bytes of a whole message, with the one of its channel.
 LARGEST_FROM_CALLER: Final = PIECE_BYTES + 1

@@ -34,8 +34,9 @@ from gpuruntime.gateway.errors import Code, GatewayError
 from gpuruntime.gateway.gate import Visitor
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
-from gpuruntime.kube.pod_exec import LAST_OUTPUT_SECONDS, PROTOCOL, Channel, open_channels
+from gpuruntime.kube.pod_exec import open_channels
 from gpuruntime.kube.transport import Socket
+from gpuruntime.models.kubernetes.exec_streams import LAST_OUTPUT_SECONDS, PROTOCOL, Channel
 
 _CUT: Final = Close(CloseCode.UPSTREAM, "the command was cut off, and may run on: no exit code")
 

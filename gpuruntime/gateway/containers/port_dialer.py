@@ -15,10 +15,11 @@ from gpuruntime.gateway.containers.unit_pods import running_pod
 from gpuruntime.gateway.units import declared_port
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ApiError, KubeError
-from gpuruntime.kube.pod_exec import Command, Execution, Output, execute
+from gpuruntime.kube.pod_exec import Command, Execution, execute
 from gpuruntime.kube.pod_forward import Forwarding, forward
 from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER
 from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.exec_streams import Output
 from gpuruntime.models.kubernetes.metadata import Key
 
 PIECE_BYTES: Final = 32 * 1024

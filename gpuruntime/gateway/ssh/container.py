@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import attrs
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.kube.pod_exec import Output
+from gpuruntime.models.kubernetes.exec_streams import Output
 
 PIECE_BYTES: Final = 32 * 1024
 

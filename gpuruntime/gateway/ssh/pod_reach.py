@@ -13,6 +13,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError, NotFoundError
 from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER
 from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.exec_streams import Output
 from gpuruntime.models.kubernetes.metadata import Key
 
 
@@ -80,7 +81,7 @@ class _PodExecution:
         with _translated():
             await self._execution.resize(columns=columns, rows=rows)
 
-    async def output(self) -> AsyncIterator[pod_exec.Output]:
+    async def output(self) -> AsyncIterator[Output]:
         with _translated():
             async for each in self._execution.output():
                 yield each

@@ -14,7 +14,7 @@ from gpuruntime.gateway.ssh.shell_files import (
     operand,
     shell_command,
 )
-from gpuruntime.kube.pod_exec import Output
+from gpuruntime.models.kubernetes.exec_streams import Output
 
 LARGEST_READ: Final = 4 * 1024 * 1024  # as SFTP's limits are told to clients
 # Clients ask for more until they have met the end many times: it is looked for once a second.

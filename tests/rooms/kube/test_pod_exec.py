@@ -15,14 +15,8 @@ from gpuruntime.kube.errors import (
     UnavailableError,
     UnreachableError,
 )
-from gpuruntime.kube.pod_exec import (
-    LARGEST_COMMAND,
-    LAST_OUTPUT_SECONDS,
-    MOST_ARGUMENTS,
-    Command,
-    Execution,
-    execute,
-)
+from gpuruntime.kube.pod_exec import LARGEST_COMMAND, MOST_ARGUMENTS, Command, Execution, execute
+from gpuruntime.models.kubernetes.exec_streams import LAST_OUTPUT_SECONDS
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.rooms.kube.sockets import SocketTransport
 from tests.rooms.kube.things import failure

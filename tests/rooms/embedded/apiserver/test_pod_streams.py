@@ -10,10 +10,11 @@ from gpuruntime.embedded.apiserver.in_process_transport import InProcessTranspor
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnavailableError
-from gpuruntime.kube.pod_exec import PROTOCOL, Command, execute
+from gpuruntime.kube.pod_exec import Command, execute
 from gpuruntime.kube.pod_forward import forward
 from gpuruntime.kube.transport import Request, Response
 from gpuruntime.models.encoding import codec
+from gpuruntime.models.kubernetes.exec_streams import PROTOCOL
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.proofs.conformance import objects
 from tests.rooms.embedded.calls import call, new_server

@@ -15,8 +15,9 @@ import pytest
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.processes.programs import Program
 from gpuruntime.kube.errors import BadRequestError, UnavailableError
-from gpuruntime.kube.pod_exec import PROTOCOL, Channel, Command, Execution, execute
+from gpuruntime.kube.pod_exec import Command, Execution, execute
 from gpuruntime.kube.pod_forward import forward
+from gpuruntime.models.kubernetes.exec_streams import PROTOCOL, Channel
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.eventually import eventually
 from tests.proofs.conformance.stream_cases import ECHO

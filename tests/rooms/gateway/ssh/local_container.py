@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from gpuruntime.gateway.ssh.container import PIECE_BYTES, ContainerError, Program
-from gpuruntime.kube.pod_exec import Output
+from gpuruntime.models.kubernetes.exec_streams import Output
 
 
 class LocalContainer:
