@@ -7,7 +7,7 @@ from typing import Final
 import aiohttp
 import attrs
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import web
 from multidict import CIMultiDict
 
 from gpuruntime.concurrency.clock import loop_time
@@ -17,9 +17,8 @@ from gpuruntime.gateway.gate import refused
 from gpuruntime.gateway.headers import back
 from gpuruntime.gateway.upstreams import Upstreams
 from gpuruntime.meter import Meter
-from gpuruntime.relay.headers import fault_of
 from gpuruntime.relay.timeouts import End, TransferTimeouts, watched
-from gpuruntime.relay.transfer import Upload, cut, download
+from gpuruntime.relay.transfer import Upload, cut, download, fault_of_head
 from gpuruntime.tickets.tokens import Refusal
 
 # A unit that has just become ready is not known on every node yet. Each number is the seconds
@@ -141,7 +140,7 @@ class Exchange:
             session.request(
                 request.method,
                 url,
-                headers=self._headers(),
+                headers=self._upload.with_length(self._relayed.headers),
                 data=self._upload.chunks() if self._upload.is_there else None,
                 allow_redirects=False,
                 trace_request_ctx=trace,
@@ -159,18 +158,9 @@ class Exchange:
                 answer.close()  # ends an upload for which the answer did not wait
             return response
 
-    def _headers(self) -> CIMultiDict[str]:
-        headers = self._relayed.headers.copy()
-        length = self._request.headers.get(hdrs.CONTENT_LENGTH)
-        if self._upload.is_there and length is not None:
-            headers[hdrs.CONTENT_LENGTH] = length
-        return headers
-
     def _response_of(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        if not 200 <= answer.status <= 599:
-            raise self._fault(f"answered with status {answer.status}")
-        if name := fault_of(answer.headers):
-            raise self._fault(f"sent the malformed header {name!r}")
+        if words := fault_of_head(answer):
+            raise self._fault(words)
         relayed = self._relayed
         headers = back(answer.headers, relayed.own_origin, is_program=relayed.is_program)
         return web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)

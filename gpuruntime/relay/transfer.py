@@ -8,6 +8,9 @@ from typing import Final
 
 import aiohttp
 from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from gpuruntime.relay.headers import fault_of
 
 # Headers that aiohttp would add on its own; only the caller's are sent.
 AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
@@ -39,6 +42,14 @@ class Upload:
         self.failure: Exception | None = None
         self.count = 0
 
+    def with_length(self, headers: CIMultiDict[str]) -> CIMultiDict[str]:
+        """Return a copy of the headers, with the length of the body if the caller gives it."""
+        headers = headers.copy()
+        length = self._request.headers.get(hdrs.CONTENT_LENGTH)
+        if self.is_there and length is not None:
+            headers[hdrs.CONTENT_LENGTH] = length
+        return headers
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body; the caller is asked for it only now that the server can take it."""
         self.is_begun = True
@@ -54,6 +65,14 @@ class Upload:
             yield chunk
             self.is_awaited = True
         self.is_awaited = False
+
+
+def fault_of_head(answer: aiohttp.ClientResponse) -> str:
+    """Return why the head of the answer cannot go on, or an empty text."""
+    if not 200 <= answer.status <= 599:
+        return f"answered with status {answer.status}"
+    name = fault_of(answer.headers)
+    return f"sent the malformed header {name!r}" if name else ""
 
 
 async def download(

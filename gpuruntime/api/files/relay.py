@@ -30,9 +30,16 @@ from gpuruntime.api.files.file_servers import FileServer
 from gpuruntime.api.files.headers import back
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.paths import is_below
-from gpuruntime.relay.headers import fault_of
 from gpuruntime.relay.timeouts import End, TransferTimeouts, watched
-from gpuruntime.relay.transfer import AUTOMATIC, PIECE_BYTES, RECEIVED_BYTES, Upload, cut, download
+from gpuruntime.relay.transfer import (
+    AUTOMATIC,
+    PIECE_BYTES,
+    RECEIVED_BYTES,
+    Upload,
+    cut,
+    download,
+    fault_of_head,
+)
 
 _NO_ANSWER: Final = "ended the connection without an answer"
 # A file server that has just become ready is not known on every node yet. Each number is the
@@ -152,7 +159,7 @@ class _Exchange:
             session.request(
                 self._request.method,
                 self._relayed.url,
-                headers=self._headers(),
+                headers=self._upload.with_length(self._relayed.headers),
                 data=self._upload.chunks() if self._upload.is_there else None,
                 allow_redirects=False,
             ) as answer,
@@ -166,18 +173,9 @@ class _Exchange:
             answer.close()  # ends an upload for which the answer did not wait
             return response
 
-    def _headers(self) -> CIMultiDict[str]:
-        headers = self._relayed.headers.copy()
-        length = self._request.headers.get(hdrs.CONTENT_LENGTH)
-        if self._upload.is_there and length is not None:
-            headers[hdrs.CONTENT_LENGTH] = length
-        return headers
-
     def _response_of(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        if not 200 <= answer.status <= 599:
-            raise self._fault(f"answered with status {answer.status}")
-        if name := fault_of(answer.headers):
-            raise self._fault(f"sent the malformed header {name!r}")
+        if words := fault_of_head(answer):
+            raise self._fault(words)
         location = answer.headers.get(hdrs.LOCATION)
         if location is not None and not is_below(location, self._relayed.accessor.storage):
             raise self._fault("redirected out of the storage")
