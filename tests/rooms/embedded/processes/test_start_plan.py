@@ -44,7 +44,7 @@ def pod(*containers: Container) -> Pod:
         ("--socket=/w/a.sock", "--socket=/t/0/a.sock"),
         ("path: '/etc/worker/creds'", "path: '/t/1/creds'"),
         ("/etc/other:/w", "/t/2/other:/t/0"),
-        ("/work/x", "/work/x"),
+        ("/data/x", "/data/x"),
         ("/home/w", "/home/w"),
         ("nats://host/w", "nats://host/w"),
         ("../w", "../w"),
