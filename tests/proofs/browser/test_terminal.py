@@ -1,6 +1,7 @@
 """The terminal's page before a real shell: typing, sizes, colours, ends, and its policy."""
 
 import asyncio
+import itertools
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -141,11 +142,14 @@ async def test_what_is_typed_reaches_the_shell_and_its_output_is_shown(
 
 
 async def test_the_shell_follows_the_size_of_the_window(terminal: Terminal) -> None:
+    asked = itertools.count()
+
     async def size() -> list[int]:
-        await terminal.types("clear; stty size | tr ' ' x")
-        await terminal.tab.until(f"/^\\d+x\\d+$/m.test({SCREEN})")
-        found = await terminal.tab.evaluate(f"{SCREEN}.match(/^(\\d+)x(\\d+)$/m)[0]")
-        return [int(side) for side in found.split("x")]
+        mark = f"size-{next(asked)}"
+        await terminal.types(f"echo {mark}: $(stty size).")
+        answer = f"{SCREEN}.match(/{mark}: (\\d+) (\\d+)\\./)"
+        sides = await eventually(lambda: terminal.tab.evaluate(f"({answer} || []).slice(1)"))
+        return [int(side) for side in sides]
 
     before = await size()
     await terminal.tab.look(600, 900, scheme="dark")
