@@ -9,6 +9,7 @@ Only the number of conflicts depends on this. The PATCH at the observed version 
 claim gets a stock unit.
 """
 
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -19,6 +20,8 @@ from gpuruntime.models.kinds.units import GPUUnit
 
 # A replica that was not met for this long has stopped claiming, or is gone.
 REMEMBERED_SECONDS: Final = 60.0
+# 2^64 divided by the golden ratio: its products spread over all bits.
+MULTIPLIER: Final = 0x9E3779B97F4A7C15
 
 
 class StockShards:
@@ -43,16 +46,29 @@ class StockShards:
         if name and name != self._name:
             self._met_at[name] = loop_time()
 
-    def is_in_our_share(self, stock: GPUUnit) -> bool:
-        """Return whether the stock unit is in our share; without other replicas, every unit is."""
-        if not self._met_at:
-            return True
+    def our_share(self, stock: Iterable[GPUUnit]) -> Iterator[GPUUnit]:
+        """Yield the stock that is in our share; without other replicas, all of it is."""
         oldest = loop_time() - REMEMBERED_SECONDS
         self._met_at = {name: at for name, at in self._met_at.items() if at > oldest}
-        uid = stock.metadata.uid
-        ours = _weight(self._name, uid)
-        return all(_weight(name, uid) < ours for name in self._met_at)
+        if not self._met_at:
+            yield from stock
+            return
+        our_seed = _seed(self._name)
+        others = [_seed(name) for name in self._met_at]
+        for each in stock:
+            digest = crc32(each.metadata.uid.encode())
+            ours = _weight(our_seed, digest)
+            if all(_weight(seed, digest) < ours for seed in others):
+                yield each
 
 
-def _weight(name: str, uid: str) -> tuple[int, str]:
-    return crc32(f"{name} {uid}".encode()), name
+def _seed(name: str) -> int:
+    return crc32(name.encode())
+
+
+def _weight(seed: int, digest: int) -> tuple[int, int]:
+    """Rank a replica for a stock unit, whose owner is the replica that ranks first.
+
+    The product breaks the linearity of CRC. Without it one of three replicas would own one half.
+    """
+    return ((seed ^ digest) * MULTIPLIER) >> 32 & 0xFFFFFFFF, seed

@@ -158,7 +158,9 @@ class StockClaims:
         """
         tried: set[str] = set()
         refusals = Refusals()
-        while stock := self._pick(self._known(request, refusals), request, tried, ours_only=True):
+        while stock := self._pick(
+            self._peers.our_share(self._known(request, refusals)), request, tried
+        ):
             if claim := await self._try(stock, request, refusals):
                 return claim
             tried.add(stock.metadata.uid)
@@ -282,15 +284,11 @@ class StockClaims:
         claimable: Iterable[GPUUnit],
         request: ClaimRequest,
         tried: Collection[str],
-        *,
-        ours_only: bool = False,
     ) -> GPUUnit | None:
         """Return the first unit that neither this call has tried nor another caller is trying."""
         for stock in claimable:
             uid = stock.metadata.uid
-            if uid in tried or self._reservations.has(request.spec_name, uid):
-                continue
-            if not ours_only or self._peers.is_in_our_share(stock):
+            if uid not in tried and not self._reservations.has(request.spec_name, uid):
                 return stock
         return None
 

@@ -14,7 +14,7 @@ STOCK = [stock(f"p-{number}") for number in range(200)]
 
 
 def share(peers: StockShards) -> set[str]:
-    return {unit.metadata.name for unit in STOCK if peers.is_in_our_share(unit)}
+    return {unit.metadata.name for unit in peers.our_share(STOCK)}
 
 
 async def test_a_replica_alone_has_all_stock_in_its_share() -> None:
@@ -28,6 +28,17 @@ async def test_replicas_that_met_divide_the_stock_between_them() -> None:
     assert share(one) | share(two) == {unit.metadata.name for unit in STOCK}
     assert not share(one) & share(two)
     assert 60 < len(share(one)) < 140
+
+
+async def test_three_replicas_have_shares_of_about_the_same_size() -> None:
+    for seed in range(20):
+        replicas = [StockShards(Random(3 * seed + number)) for number in range(3)]
+        for each in replicas:
+            for other in replicas:
+                each.meet(claimed(attempt=other.new_attempt()))
+        shares = [share(each) for each in replicas]
+        assert len(set.union(*shares)) == sum(map(len, shares)) == len(STOCK)
+        assert all(35 < len(each) < 100 for each in shares), list(map(len, shares))
 
 
 async def test_our_own_claims_and_claims_without_a_mark_are_not_meetings() -> None:
