@@ -10,18 +10,19 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from gpuruntime.gateway.connections import ConnectionKind, Connections
-from gpuruntime.gateway.errors import Code, GatewayError, error_answer, waiting_page
+from gpuruntime.gateway.errors import Code, GatewayError, error_answer
 from gpuruntime.gateway.exchange import Exchange, ExchangeOptions, Relayed
 from gpuruntime.gateway.gate import Gate, Presented, Visitor, Wanted
 from gpuruntime.gateway.headers import onward
 from gpuruntime.gateway.hosts import PortHost, ProgramHost, TerminalHost, parse_host
-from gpuruntime.gateway.origins import demand_own_origin, is_navigation
+from gpuruntime.gateway.origins import demand_own_origin
+from gpuruntime.gateway.pages import Place, place_of, refusal_page, wants_page
 from gpuruntime.gateway.presentation import presented_by_browser, presented_by_program
 from gpuruntime.gateway.sessions import Sessions
 from gpuruntime.gateway.splice import SpliceOptions, splice
 from gpuruntime.gateway.units import Units
 from gpuruntime.gateway.upstreams import Upstreams
-from gpuruntime.gateway.wake import Waker
+from gpuruntime.gateway.wake import Waker, why_not_ready
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter
 from gpuruntime.models.requests.tickets import Use
@@ -85,13 +86,22 @@ class Gateway:
         except GatewayError as error:
             self._context.meter.count("gateway_refused_total", reason=error.reason or error.code)
             log.debug("request refused", code=error.code, reason=error.reason)
-            is_page = is_navigation(request.method, request.headers)
-            if error.code is Code.UNIT_WAKING and is_page:
-                return waiting_page(error)
-            answer = error_answer(error)
+            answer = (
+                self._page(request, error) if wants_page(request.headers) else error_answer(error)
+            )
             if error.code is Code.BODY_TIMEOUT:
                 answer.force_close()  # the rest of the body would be taken for the next request
             return answer
+
+    def _page(self, request: web.Request, error: GatewayError) -> web.Response:
+        try:
+            host = parse_host(_host_of(request), self._context.address)
+        except GatewayError:
+            place = Place()
+        else:
+            place = place_of(host, has_plain_hosts=self._context.options.has_plain_hosts)
+        is_entrance, is_get = request.path == ENTER, request.method == hdrs.METH_GET
+        return refusal_page(error, place, is_entrance=is_entrance, is_get=is_get)
 
     async def _served(self, request: web.Request) -> web.StreamResponse:
         self._demand_small_head(request)
@@ -157,13 +167,18 @@ class Gateway:
     ) -> web.StreamResponse:
         context = self._context
         kind = ConnectionKind.WEBSOCKET if _is_web_socket(request) else ConnectionKind.HTTP
-        may_hold = not is_navigation(request.method, request.headers)
+        may_hold = request.method != hdrs.METH_GET or not wants_page(request.headers)
         outcome = "refused"
+        visitor: Visitor | None = None
         try:
             visitor = await context.waker.admit(presented, wanted, may_hold=may_hold)
             outcome = "failed"
             answer = await self._answer(request, visitor, kind, relayed)
             outcome = "answered"
+        except GatewayError as error:
+            if visitor is not None:
+                error.state = why_not_ready(visitor.unit)
+            raise
         finally:
             context.meter.count("gateway_requests_total", kind=kind, outcome=outcome)
         return answer

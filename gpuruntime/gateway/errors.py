@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from html import escape
-from math import ceil
 from typing import Any, Final
 
 import msgspec
@@ -55,7 +53,7 @@ STATUSES: Final[Mapping[Code, int]] = {
     Code.SERVICE_UNAVAILABLE: 503,
     Code.TIMEOUT: 504,
 }
-_RETRY_AFTER_SECONDS: Final = 2.0
+RETRY_AFTER_SECONDS: Final = 2
 _ASKS_TO_RETRY: Final = (429, 503)
 # No browser shows an answer of ours as more than data, and none keeps it.
 _HEADERS: Final[Mapping[str, str]] = {
@@ -69,28 +67,30 @@ _SCHEME: Final = 'Bearer realm="gpuruntime"'
 
 
 class GatewayError(GpuRuntimeError):
-    """A refusal. `reason` says why a ticket does not count; the message contains no ticket."""
+    """A refusal. `reason` says why a ticket does not count; the message contains no ticket.
 
-    def __init__(self, code: Code, message: str, *, reason: str = "") -> None:
+    `state` is what the condition of a unit says if it is not ready. Only pages show it.
+    """
+
+    def __init__(self, code: Code, message: str, *, reason: str = "", state: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
+        self.state = state
 
     @property
     def status(self) -> int:
         return STATUSES[self.code]
 
 
-def waiting_page(error: GatewayError) -> web.Response:
-    """Return a page that a browser loads again by itself until the unit serves."""
-    seconds = ceil(_RETRY_AFTER_SECONDS)
-    text = (
-        "<!doctype html><html lang=en><meta charset=utf-8>"
-        f"<meta http-equiv=refresh content={seconds}><title>Waiting</title>"
-        f"<p>{escape(str(error))}</p>"
-    )
-    headers = {**_HEADERS, hdrs.RETRY_AFTER: str(seconds)}
-    return web.Response(status=error.status, text=text, content_type="text/html", headers=headers)
+def headers_of(error: GatewayError) -> dict[str, str]:
+    """Return the headers of a refusal, whatever the shape of its body."""
+    headers = dict(_HEADERS)
+    if error.status in _ASKS_TO_RETRY:
+        headers[hdrs.RETRY_AFTER] = str(RETRY_AFTER_SECONDS)
+    if error.code is Code.TICKET_MISSING:
+        headers[hdrs.WWW_AUTHENTICATE] = _SCHEME
+    return headers
 
 
 def error_answer(error: GatewayError) -> web.Response:
@@ -98,14 +98,9 @@ def error_answer(error: GatewayError) -> web.Response:
     body: dict[str, Any] = {"code": error.code, "message": str(error), "details": []}
     if error.reason:
         body["reason"] = error.reason
-    headers = dict(_HEADERS)
-    if error.status in _ASKS_TO_RETRY:
-        headers[hdrs.RETRY_AFTER] = str(ceil(_RETRY_AFTER_SECONDS))
-    if error.code is Code.TICKET_MISSING:
-        headers[hdrs.WWW_AUTHENTICATE] = _SCHEME
     return web.Response(
         status=error.status,
         body=msgspec.json.encode({"error": body}),
         content_type="application/json",
-        headers=headers,
+        headers=headers_of(error),
     )

@@ -178,12 +178,19 @@ def is_awake(unit: GPUUnit) -> bool:
     return is_ready and not unit.spec.suspended
 
 
+def why_not_ready(unit: GPUUnit) -> str:
+    """Return what the unit's condition says, or "" if the unit is ready or has none yet."""
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return f"{ready.reason}: {ready.message}" if ready and not ready.is_true else ""
+
+
 def waking_error(unit: GPUUnit) -> GatewayError:
     """Return the refusal with the unit's own reason, such as that no node accepts its Pod."""
-    ready = condition_of(unit.status.conditions, ConditionType.READY)
-    why = f"{ready.reason}: {ready.message}" if ready and not ready.is_true else "it starts"
+    why = why_not_ready(unit)
     return GatewayError(
-        Code.UNIT_WAKING, f"unit {unit.metadata.name} is being resumed: {why}; retry later"
+        Code.UNIT_WAKING,
+        f"unit {unit.metadata.name} is being resumed: {why or 'it starts'}; retry later",
+        state=why,
     )
 
 

@@ -20,6 +20,7 @@ _LAST_PORT: Final = 65_535
 _LONGEST_HOST: Final = 253
 # Characters of the unit's name, and of the digest of its uid.
 _NAME, _DIGEST = 40, 8
+_SLUG: Final = re.compile(rf"(.+)-[a-z2-7]{{{_DIGEST}}}")
 # The longest label of ours, with the dot behind it.
 _LONGEST_PREFIX: Final = len("65535--") + _NAME + 1 + _DIGEST + 1
 ENTER: Final = "/.gpuruntime/enter"
@@ -33,6 +34,14 @@ def slug_of(name: str, uid: str) -> str:
     """Return the unit in a host name. It names one incarnation, and is never used again."""
     digest = base64.b32encode(hashlib.sha256(uid.encode()).digest()).decode().lower()
     return f"{name[:_NAME]}-{digest[:_DIGEST]}"
+
+
+def name_in(slug: str) -> str | None:
+    """Return the unit's name in a slug, "" if it may have been cut, or None if this is no slug."""
+    found = _SLUG.fullmatch(slug)
+    if found is None:
+        return None
+    return found[1] if len(found[1]) < _NAME else ""
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -265,7 +265,7 @@ async def test_a_session_is_used_by_its_own_origin_alone(
     ):
         assert answer.status == status
         if status == 403:
-            assert (await error_in(answer))["code"] == "another_origin"
+            assert "another_origin" in await answer.text()
 
 
 async def test_a_ticket_is_used_from_any_origin() -> None:
