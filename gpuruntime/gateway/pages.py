@@ -185,7 +185,7 @@ def _unit_in(slug: str, has_plain_hosts: bool) -> str:
 def refusal_page(
     error: GatewayError, place: Place, *, is_entrance: bool = False, is_get: bool = True
 ) -> web.Response:
-    """Return the page of a refusal; only that of a waking unit loads itself again."""
+    """Return the page of a refusal. The page of a waking unit loads itself again."""
     words = _words_of(error, place, is_entrance=is_entrance)
     is_waiting = error.code is Code.UNIT_WAKING and is_get
     again = f"<meta http-equiv=refresh content={RETRY_AFTER_SECONDS}>" if is_waiting else ""
