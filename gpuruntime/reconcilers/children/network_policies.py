@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.activity import GATEWAY_APP
 from gpuruntime.models.kinds.storages import Prepare
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
@@ -23,13 +24,23 @@ DNS_PORT: Final = 53
 EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def unit_rules(unit: GPUUnit, selector: Mapping[str, str], options: NetworkOptions) -> JsonObject:
-    """Return the rules of a unit. Kubelet probes come from the node and need no rule."""
+def unit_rules(
+    unit: GPUUnit,
+    selector: Mapping[str, str],
+    options: NetworkOptions,
+    *,
+    gateway_namespace: str = "",
+) -> JsonObject:
+    """Return the rules of a unit. Kubelet probes come from the node and need no rule.
+
+    The gateway's Pods in the namespace reach the unit's ports, too; an empty one admits none.
+    """
     pods = _pods(selector)
     ports = [_port(port.port, port.protocol) for port in unit.spec.template.ports]
     callers: JsonObject = {"namespaceSelector": _pods({ACCESS: "true"})}
     own: JsonObject = {"podSelector": pods}
-    ingress = [{"from": [callers, own], "ports": ports}] if ports else []
+    gateway = [_role(gateway_namespace, GATEWAY_APP)] if gateway_namespace else []
+    ingress = [{"from": [callers, own, *gateway], "ports": ports}] if ports else []
     # A unit's Pod may call the unit's own Service. Both ends of that call must be allowed.
     egress = [{"to": [own], "ports": ports}] if ports else []
     return _rules(pods, ingress, [*_outside(options), *egress, *_queue(unit, options)])
@@ -44,10 +55,7 @@ def prepare_rules(
 
 def accessor_rules(pods: Mapping[str, str], port: int, system_namespace: str) -> JsonObject:
     """Return the rules of a file server: only the API's Pods reach it."""
-    api: JsonObject = {
-        "namespaceSelector": _pods({NAMESPACE_NAME: system_namespace}),
-        "podSelector": _pods({labels.APP_NAME: labels.API_APP}),
-    }
+    api = _role(system_namespace, labels.API_APP)
     return _rules(_pods(pods), [{"from": [api], "ports": [_port(port)]}], [])
 
 
@@ -103,6 +111,14 @@ def _nats(peer: NatsPeer) -> JsonObject:
     return {
         "namespaceSelector": _pods(peer.namespace_labels),
         "podSelector": _pods(peer.pod_labels),
+    }
+
+
+def _role(namespace: str, app: str) -> JsonObject:
+    """Return the Pods of a role as a peer."""
+    return {
+        "namespaceSelector": _pods({NAMESPACE_NAME: namespace}),
+        "podSelector": _pods({labels.APP_NAME: app}),
     }
 
 

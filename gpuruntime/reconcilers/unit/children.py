@@ -46,6 +46,8 @@ class _PolicyInputs:
     # Empty if the selector is the name alone. Older versions had the same hash then, and the same
     # for a Service, so that an upgrade writes nothing.
     uid: str = ""
+    # The namespace of the gateway's Pods; empty without a gateway.
+    gateway: str = ""
 
 
 def deployment_of(
@@ -86,9 +88,10 @@ def policy_of(unit: GPUUnit, options: UnitOptions, selector: Selector) -> Child:
     Its inputs include the configuration and the revision of our rules, since changing it restarts
     no Pod.
     """
-    spec = unit_rules(unit, selector, options.network)
+    gateway = options.system_namespace if options.public_address else ""
+    spec = unit_rules(unit, selector, options.network, gateway_namespace=gateway)
     uid = selector.get(labels.UNIT_UID, "")
-    asked = _PolicyInputs(unit.spec, options.network, options.rules_revision, uid)
+    asked = _PolicyInputs(unit.spec, options.network, options.rules_revision, uid, gateway)
     return _child(unit, options, NETWORK_POLICIES, spec, inputs=inputs_hash(asked))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from gpuruntime.models.encoding.json import JsonObject
@@ -25,6 +26,7 @@ NAMESPACES = {
     "caller": {"runtime.lokiwager.io/access": "true"},
     "other": {"runtime.lokiwager.io/access": "false"},
     "queue": {"team": "queue"},
+    "system": {"kubernetes.io/metadata.name": "system"},
     "kube-system": {"kubernetes.io/metadata.name": "kube-system"},
 }
 SELECTOR = {"runtime.lokiwager.io/unit": "demo", "runtime.lokiwager.io/unit-uid": "u1"}
@@ -90,6 +92,28 @@ def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
     ports = (Port(name="http", port=8080), Port(name="game", port=7777, protocol="UDP"))
     network = under(rules_of(unit(*ports), CLOSED))
     assert network.permits(source, DEMO, port, protocol) is verdict
+
+
+GATEWAY = Endpoint(namespace="system", labels={"app.kubernetes.io/name": "gpuruntime-gateway"})
+
+
+@pytest.mark.parametrize(
+    ("source", "port", "verdict"),
+    [
+        (GATEWAY, 8080, True),
+        (GATEWAY, 22, False),
+        (attrs.evolve(GATEWAY, labels={"app.kubernetes.io/name": "gpuruntime-api"}), 8080, False),
+        (attrs.evolve(GATEWAY, namespace="other"), 8080, False),
+    ],
+    ids=["declared port", "undeclared port", "another role", "another namespace"],
+)
+def test_the_gateways_pods_reach_declared_ports_if_there_is_a_gateway(
+    source: Endpoint, port: int, verdict: bool
+) -> None:
+    of = unit(Port(name="http", port=8080))
+    rules = unit_rules(of, SELECTOR, CLOSED, gateway_namespace="system")
+    assert under(rules).permits(source, DEMO, port) is verdict
+    assert not under(rules_of(of, CLOSED)).permits(source, DEMO, port)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from gpuruntime.models.kinds.units import (
 )
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.reconcilers.children.drift import patch_towards
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.children import (
     access_status,
@@ -100,6 +101,23 @@ def test_the_selector_finds_the_pods_of_the_template() -> None:
     policy: Any = policy_of(unit(), OPTIONS, selector_of(unit())).body["spec"]
     assert spec["selector"] == policy["podSelector"] == {"matchLabels": own}
     assert service(unit(template=PORTS))["spec"]["selector"] == own
+
+
+def test_a_policy_admits_the_gateways_pods_once_the_gateway_has_an_address() -> None:
+    public = attrs.evolve(OPTIONS, public_address=parse_public_url("https://*.units.example.com"))
+    of = unit(template=PORTS)
+    without, admitting = (policy_of(of, each, selector_of(of)) for each in (OPTIONS, public))
+    spec: Any = admitting.body["spec"]
+    [rule] = spec["ingress"]
+    assert rule["from"][-1] == {
+        "namespaceSelector": {
+            "matchLabels": {"kubernetes.io/metadata.name": OPTIONS.system_namespace}
+        },
+        "podSelector": {"matchLabels": {labels.APP_NAME: "gpuruntime-gateway"}},
+    }
+    patch: Any = patch_towards(admitting, without.annotated())
+    assert patch["spec"] == {"ingress": [rule]}
+    assert patch_towards(admitting, admitting.annotated()) == {}
 
 
 def test_a_child_records_its_inputs() -> None:
