@@ -44,6 +44,27 @@ GATEWAY: Final = (
         f"{TESTS}app.py",
     ),
     Mutation(
+        "a ticket without a scheme is accepted",
+        f"{ROOM}.presentation",
+        'if value.lower().startswith(_BEARER) else ""',
+        "if value.lower().startswith(_BEARER) else value",
+        f"{TESTS}pairs.py",
+    ),
+    Mutation(
+        "the cookie of plain HTTP is accepted behind TLS",
+        f"{ROOM}.presentation",
+        "if key == name), ",
+        "if key in OUR_COOKIES), ",
+        f"{TESTS}pairs.py",
+    ),
+    Mutation(
+        "a refusal tells whether another tenant's unit exists",
+        f"{ROOM}.gate",
+        "    if not names_it:\n",
+        "    if not names_it and unit is not None:\n",
+        f"{TESTS}pairs.py",
+    ),
+    Mutation(
         "an entry is accepted whatever its type",
         f"{ROOM}.sessions",
         "Presented(kind=TokenType.ENTRY, token",
