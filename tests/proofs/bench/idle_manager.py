@@ -1,10 +1,11 @@
 """A manager with 10,000 units at rest: `python -m tests.proofs.bench.idle_manager`.
 
-It shares its process with an embedded API server without controllers: every unit has its children
-and waits for a Pod that never appears. The processor time covers both together.
+It shares its process with an embedded API server without controllers: every unit has its children,
+whose Deployment is told ready as soon as it is made. The processor time covers both together.
 """
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from gpuruntime.embedded.apiserver.in_process_transport import InProcessTranspor
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse, Transport
 from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.roles.manager import manager_role
 from gpuruntime.settings.schema import OperationsSettings, Settings
 from gpuruntime.settings.values import Address
@@ -29,13 +31,19 @@ EXISTING_UNITS = 10_000
 SETTLING_SECONDS = 280.0
 QUIET_SECONDS = 3.0
 WINDOW_SECONDS = 15.0
+REPLICAS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+STARTED = {"status": {"observedGeneration": 1, **dict.fromkeys(REPLICAS, 1)}}
 
 
 class CountingTransport:
-    """A transport that counts writes and lists, and notes when it was last used."""
+    """A transport that counts writes and lists, and notes when it was last used.
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+    It takes the part of the controllers: each Deployment that it creates becomes ready.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._inner: Transport = InProcessTransport(server)
         self.writes = 0
         self.lists = 0
         self._last_at = time.monotonic()
@@ -44,7 +52,11 @@ class CountingTransport:
         self._last_at = time.monotonic()
         self.writes += request.method != "GET"
         self.lists += request.method == "GET" and "limit" in dict(request.query)
-        return await self._inner.request(request)
+        response = await self._inner.request(request)
+        if request.method == "POST" and request.path == DEPLOYMENTS.path(namespace=PLACE.instance):
+            name = json.loads(response.body)["metadata"]["name"]
+            send(self._server, "PATCH", f"{request.path}/{name}/status", STARTED)
+        return response
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._inner.stream(request)
@@ -74,8 +86,15 @@ def server_with_units() -> Server:
     return server
 
 
+def phase(server: Server, number: int) -> str:
+    path = GPU_UNITS.path(namespace=PLACE.instance, name=f"unit-{number:05}")
+    found = json.loads(server.handle(Request(method="GET", path=path)).body)
+    return str(found["status"]["phase"])
+
+
 async def measured() -> IdleMeasurement:
-    transport = CountingTransport(InProcessTransport(server_with_units()))
+    server = server_with_units()
+    transport = CountingTransport(server)
     listener = OperationsSettings(listen=Address("127.0.0.1", 0))
     manager = manager_role(Settings(operations=listener), transport=transport)
     async with asyncio.TaskGroup() as tasks:
@@ -84,6 +103,7 @@ async def measured() -> IdleMeasurement:
         await eventually(transport.is_quiet, within_seconds=SETTLING_SECONDS)
         settled = time.monotonic() - begun - QUIET_SECONDS
         assert transport.writes > EXISTING_UNITS, transport.writes
+        assert phase(server, EXISTING_UNITS - 1) == "Ready", phase(server, EXISTING_UNITS - 1)
         writes, lists, processor = transport.writes, transport.lists, time.process_time()
         await asyncio.sleep(WINDOW_SECONDS)
         rest = IdleMeasurement(
