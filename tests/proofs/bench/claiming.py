@@ -24,6 +24,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.claim_timing import REQUEST_LIFE_SECONDS
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.options import Namespaces
+from gpuruntime.reconcilers.stock.pool_observation import REPORT_SECONDS
 from tests.eventually import eventually
 from tests.options import configured
 from tests.proofs.bench.connections import Address, Connection, connections
@@ -206,6 +207,7 @@ async def measured_managed(plane: ControlPlane) -> Managed:
         await leaders_first_minute()
         await meet(first, second)
         await eventually(lambda: is_stocked(plane, MANAGED_STOCK), within_seconds=SETTLING_SECONDS)
+        await asyncio.sleep(2 * REPORT_SECONDS)  # the pool of the meeting has told of it
         known = len(writes_of_product(plane))
         begun = time.perf_counter()
         claim_run = await claim_until_empty([first, second], SPEC)
