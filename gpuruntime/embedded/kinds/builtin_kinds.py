@@ -5,6 +5,7 @@ from typing import Final
 from gpuruntime.embedded.kinds import (
     cluster_rules,
     config_rules,
+    device_rules,
     pod_defaults,
     pod_rules,
     service_rules,
@@ -18,6 +19,7 @@ from gpuruntime.embedded.objects.registry import Kind, Subresource, fields
 from gpuruntime.embedded.schemas.names import path_segment_faults, service_name_faults
 
 APPS: Final = "apps"
+DEVICES: Final = "resource.k8s.io"
 RBAC: Final = "rbac.authorization.k8s.io"
 
 SCALE: Final = Subresource(
@@ -228,6 +230,48 @@ STORAGE_CLASSES: Final = Kind(
     is_namespaced=False,
     returns_deleted=True,
 )
+DEVICE_KINDS: Final = (
+    Kind(
+        group=DEVICES,
+        kind="DeviceClass",
+        plural="deviceclasses",
+        rules=BuiltinRules("DeviceClass", judge=device_rules.judge_class),
+        is_namespaced=False,
+        has_generation=True,
+        returns_deleted=True,
+    ),
+    Kind(
+        group=DEVICES,
+        kind="ResourceClaim",
+        rules=BuiltinRules(
+            "DeviceResourceClaim", fill=device_rules.fill_claim, judge=device_rules.judge_claim
+        ),
+        has_status=True,
+        metadata_apart_from_status=("annotations", "finalizers", "labels", "ownerReferences"),
+        returns_deleted=True,
+    ),
+    Kind(
+        group=DEVICES,
+        kind="ResourceClaimTemplate",
+        rules=BuiltinRules(
+            "ResourceClaimTemplate",
+            fill=device_rules.fill_claim_template,
+            judge=device_rules.judge_claim_template,
+        ),
+        returns_deleted=True,
+    ),
+    Kind(
+        group=DEVICES,
+        kind="ResourceSlice",
+        rules=BuiltinRules(
+            "ResourceSlice", fill=device_rules.fill_slice, judge=device_rules.judge_slice
+        ),
+        is_namespaced=False,
+        has_generation=True,
+        returns_deleted=True,
+        field_paths=fields("spec.driver", "spec.nodeName"),
+    ),
+)
 GROUPED: Final = (
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -280,4 +324,4 @@ GROUPED: Final = (
     ),
 )
 
-BUILTIN_KINDS: Final = CORE + GROUPED
+BUILTIN_KINDS: Final = CORE + GROUPED + DEVICE_KINDS

@@ -17,6 +17,7 @@ from gpuruntime.embedded.schemas.faults import (
 from gpuruntime.embedded.schemas.names import label_faults, qualified_faults, subdomain_faults
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 
+CLAIM_SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 RESTARTS: Final = ("Always", "OnFailure", "Never")
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PULLS: Final = ("Always", "IfNotPresent", "Never")
@@ -44,6 +45,7 @@ def judge_pod(document: Document, old: Document | None) -> Iterator[Fault]:
 def spec_faults(spec: Document, path: str) -> Iterator[Fault]:
     volumes = [volume.get("name", "") for volume in spec.get("volumes") or ()]
     yield from _name_faults(volumes, f"{path}.volumes")
+    yield from _device_claim_faults(spec, path)
     containers = spec.get("containers") or []
     if not containers:
         yield required(f"{path}.containers")
@@ -70,6 +72,35 @@ def _name_faults(names: list[str], path: str) -> Iterator[Fault]:
         else:
             for why in label_faults(name):
                 yield invalid_value(f"{path}[{index}].name", name, why)
+
+
+def _device_claim_faults(spec: Document, path: str) -> Iterator[Fault]:
+    """Check the Pod's claims for devices, and that containers name no others."""
+    claims = spec.get("resourceClaims") or []
+    names = [each["name"] for each in claims]
+    yield from _name_faults(names, f"{path}.resourceClaims")
+    for index, claim in enumerate(claims):
+        place = f"{path}.resourceClaims[{index}]"
+        sources = [each for each in CLAIM_SOURCES if each in claim]
+        if len(sources) > 1:
+            yield invalid_value(place, claim, f"at most one of {_either(' or ')} may be specified")
+        elif not sources:
+            yield invalid_value(place, claim, f"must specify one of: {_either(', ')}")
+        for source in sources:
+            for why in subdomain_faults(claim[source]):
+                yield invalid_value(f"{place}.{source}", claim[source], why)
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            place = f"{path}.{kind}[{index}].resources.claims"
+            for number, used in enumerate(container["resources"].get("claims") or ()):
+                if not used["name"]:
+                    yield required(f"{place}[{number}]")
+                elif used["name"] not in names:
+                    yield not_found_value(f"{place}[{number}]", used["name"])
+
+
+def _either(joint: str) -> str:
+    return joint.join(f"`{each}`" for each in CLAIM_SOURCES)
 
 
 def _duplicate_names(containers: list[Document], path: str) -> Iterator[Fault]:

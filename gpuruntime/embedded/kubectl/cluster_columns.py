@@ -123,6 +123,17 @@ def _claim_cells(document: Document, now: datetime) -> list[Any]:
     ]
 
 
+def _device_claim_state(document: Document) -> str:
+    is_ending = "deletionTimestamp" in document["metadata"]
+    status, states = document.get("status", {}), ["deleted"] if is_ending else []
+    if "allocation" in status:
+        states.append("allocated")
+        states += ["reserved"] if status.get("reservedFor") else []
+    elif not is_ending:
+        states.append("pending")
+    return ",".join(states)
+
+
 def _volume_cells(document: Document, now: datetime) -> list[Any]:
     spec, claim = document["spec"], document["spec"].get("claimRef")
     return [
@@ -330,6 +341,12 @@ SECRETS: Final = _plain(
 )
 SERVICE_ACCOUNTS: Final = _plain(("Secrets", lambda document: len(document.get("secrets", ()))))
 ENDPOINTS: Final = _plain(("Endpoints", _endpoints))
+DEVICE_CLAIMS: Final = _plain(("State", _device_claim_state))
+DEVICE_SLICES: Final = _plain(
+    ("Node", lambda document: document["spec"].get("nodeName", "")),
+    ("Driver", lambda document: document["spec"]["driver"]),
+    ("Pool", lambda document: document["spec"]["pool"]["name"]),
+)
 NETWORK_POLICIES: Final = _plain(
     ("Pod-Selector", lambda document: selector_text(document["spec"].get("podSelector")))
 )

@@ -31,6 +31,8 @@ BUILT_IN: Final[Mapping[str, Printer]] = {
     "priorityclasses": cluster_columns.PRIORITY_CLASSES,
     "replicasets": workload_columns.REPLICA_SETS,
     "resourcequotas": cluster_columns.QUOTAS,
+    "resourceclaims": cluster_columns.DEVICE_CLAIMS,
+    "resourceslices": cluster_columns.DEVICE_SLICES,
     "rolebindings": cluster_columns.ROLE_BINDINGS,
     "clusterrolebindings": cluster_columns.ROLE_BINDINGS,
     "roles": cluster_columns.CREATED,

@@ -29,6 +29,16 @@ DEFINITIONS = resource(
     is_namespaced=False,
 )
 DEPLOYMENTS = resource("Deployment", "deployments", group="apps")
+DEVICE_CLASSES = resource(
+    "DeviceClass", "deviceclasses", group="resource.k8s.io", is_namespaced=False
+)
+DEVICE_CLAIMS = resource("ResourceClaim", "resourceclaims", group="resource.k8s.io")
+DEVICE_CLAIM_TEMPLATES = resource(
+    "ResourceClaimTemplate", "resourceclaimtemplates", group="resource.k8s.io"
+)
+DEVICE_SLICES = resource(
+    "ResourceSlice", "resourceslices", group="resource.k8s.io", is_namespaced=False
+)
 EVENTS = resource("Event", "events")
 JOBS = resource("Job", "jobs", group="batch")
 LEASES = resource("Lease", "leases", group="coordination.k8s.io")
@@ -102,6 +112,43 @@ def deployment(name: str, *, replicas: int = 1, **spec: Any) -> Document:
 def job(name: str, *, template: Document | None = None, **spec: Any) -> Document:
     pods = pod_spec(**{"restartPolicy": "Never", **(template or {})})
     return named(JOBS, name, spec={"template": {"spec": pods}, **spec})
+
+
+def device_class(name: str, driver: str) -> Document:
+    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    return named(DEVICE_CLASSES, name, spec={"selectors": [selector]})
+
+
+def device_spec(class_name: str, *, selectors: tuple[str, ...] = (), **exactly: Any) -> Document:
+    """Return the spec of a claim with one request, `gpu`."""
+    exactly = {"deviceClassName": class_name, **exactly}
+    if selectors:
+        exactly["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+
+def device_claim(name: str, class_name: str, **exactly: Any) -> Document:
+    return named(DEVICE_CLAIMS, name, spec=device_spec(class_name, **exactly))
+
+
+def device(name: str, **members: Any) -> Document:
+    attributes = {"uuid": {"string": f"GPU-{name}"}, "index": {"int": int(name[-1])}}
+    capacity = {"memory": {"value": "80Gi"}}
+    return {"name": name, "attributes": attributes, "capacity": capacity, **members}
+
+
+def device_slice(name: str, driver: str, node_name: str, *, count: int, **pool: int) -> Document:
+    """Return a slice with the devices `gpu-0` and so on, in the node's own pool."""
+    return named(
+        DEVICE_SLICES,
+        name,
+        spec={
+            "driver": driver,
+            "nodeName": node_name,
+            "pool": {"name": node_name, "generation": 1, "resourceSliceCount": 1, **pool},
+            "devices": [device(f"gpu-{number}") for number in range(count)],
+        },
+    )
 
 
 def node(name: str, *, gpus: int, cpu: str = "8") -> Document:

@@ -16,6 +16,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
+	resource "k8s.io/api/resource/v1"
 	scheduling "k8s.io/api/scheduling/v1"
 	storage "k8s.io/api/storage/v1"
 )
@@ -27,7 +28,8 @@ var roots = []any{
 	apps.Deployment{}, apps.ReplicaSet{}, batch.Job{}, networking.NetworkPolicy{},
 	coordination.Lease{}, scheduling.PriorityClass{}, storage.StorageClass{},
 	policy.PodDisruptionBudget{}, rbac.ClusterRole{}, rbac.ClusterRoleBinding{}, rbac.Role{},
-	rbac.RoleBinding{},
+	rbac.RoleBinding{}, resource.DeviceClass{}, resource.ResourceClaim{},
+	resource.ResourceClaimTemplate{}, resource.ResourceSlice{},
 }
 
 // Types with an encoding of their own, by the names that the table uses for them.
@@ -38,6 +40,11 @@ var own = map[string]string{
 	"intstr.IntOrString":   "IntOrString",
 	"runtime.RawExtension": "Any",
 	"v1.FieldsV1":          "Any",
+}
+
+// Types whose names an earlier package has taken, by the names that the table uses for them.
+var renamed = map[string]string{
+	"k8s.io/api/resource/v1.ResourceClaim": "DeviceResourceClaim",
 }
 
 var lines = map[string]string{}
@@ -82,16 +89,20 @@ func name(t reflect.Type) string {
 }
 
 func structure(t reflect.Type) string {
-	if _, found := lines[t.Name()]; found {
-		if packages[t.Name()] != t.PkgPath() {
-			panic("two types are named " + t.Name())
-		}
-		return t.Name()
+	key := t.Name()
+	if other, found := renamed[t.PkgPath()+"."+key]; found {
+		key = other
 	}
-	packages[t.Name()] = t.PkgPath()
-	lines[t.Name()] = ""
-	lines[t.Name()] = strings.Join(members(t), " ")
-	return t.Name()
+	if _, found := lines[key]; found {
+		if packages[key] != t.PkgPath() {
+			panic("two types are named " + key)
+		}
+		return key
+	}
+	packages[key] = t.PkgPath()
+	lines[key] = ""
+	lines[key] = strings.Join(members(t), " ")
+	return key
 }
 
 // A member is written name:type. Then follows ? if its empty value is omitted, or ?? if an empty
