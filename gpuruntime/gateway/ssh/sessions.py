@@ -169,7 +169,10 @@ class Session:
         files = self._files(expands_home=False)
         streams = self._streams
         with suppress(*_GONE):
-            await run_sftp_server(files, streams.input, streams.output, _SFTP_VERSION)
+            try:
+                await run_sftp_server(files, streams.input, streams.output, _SFTP_VERSION)
+            except EOFError:  # the caller has ended its half before its first request
+                self._channel.exit(0)
 
     async def _run_scp(self, command: str) -> None:
         streams, files = self._streams, self._files(expands_home=True)

@@ -1,5 +1,6 @@
 """SFTP and SCP over real connections, by files over `sh` and by an image's own server."""
 
+import asyncio
 import inspect
 import os
 import random
@@ -176,3 +177,17 @@ def test_every_method_that_asyncssh_asks_for_is_ours() -> None:
     versions_above_3 = {"open56", "lock", "unlock", "lsetstat"}
     assert {each for each in asked if not hasattr(SftpFiles, each)} == versions_above_3
     assert SftpFiles.__mro__ == (SftpFiles, object)
+
+
+@pytest.mark.parametrize("way", ["sftp", "scp -t a", "scp -f a"])
+async def test_a_caller_that_asks_for_nothing_ends_no_other_session(
+    tmp_path: Path, way: str
+) -> None:
+    async with (
+        ssh_world(tmp_path, options=OVER_SH) as world,
+        await world.login() as connection,
+    ):
+        wanted: dict[str, Any] = {"subsystem": way} if way == "sftp" else {"command": way}
+        async with asyncio.timeout(20):
+            await connection.run(stdin=asyncssh.DEVNULL, **wanted)
+        assert (await connection.run("echo still here")).stdout == "still here\n"
