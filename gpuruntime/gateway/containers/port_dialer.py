@@ -184,12 +184,17 @@ class _RelayStream:
         except ApiError as error:
             raise DialError(f"the relay in the container failed: {error}") from error
         if self._execution.exit_code != 0:
-            words = " ".join(self._words.decode(errors="replace").split())
-            raise DialError(f"the port cannot be reached: {words}")
+            raise DialError(f"the port cannot be reached: {self._fault()}")
 
     def _hear(self, piece: Output) -> None:
         if piece.is_error:
             self._words = (self._words + piece.data)[:_MOST_WORDS]
+
+    def _fault(self) -> str:
+        """Return the relay's words about its end; a relay that is killed has none."""
+        said = [line for line in self._words.split(b"\n") if not line.startswith(END)]
+        words = " ".join(b" ".join(said).decode(errors="replace").split())
+        return words or f"its relay ended with exit code {self._execution.exit_code}"
 
     def _ends_after(self, count: int) -> bool:
         """Return whether the far side has ended its half with the bytes that have come."""

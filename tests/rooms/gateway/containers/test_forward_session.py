@@ -272,6 +272,22 @@ async def test_a_relay_that_cannot_connect_says_why() -> None:
         assert (code, words) == (4502, "the port cannot be reached: Connection refused")
 
 
+async def test_a_relay_that_is_killed_has_its_exit_code_as_words() -> None:
+    killed = (
+        b'\x03{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"137"}]}}'
+    )
+    async with scene(LOOPBACK) as at, at.site.open() as caller:
+        relay = await relay_of(at)
+        for message in (b"\x02relay\n", b"\x01x", b"\x02end 1\n", killed):
+            await relay.send(message)
+        await relay.close()
+        *_, code, words = await closed(caller)
+        assert (code, words) == (
+            4502,
+            "the port cannot be reached: its relay ended with exit code 137",
+        )
+
+
 @pytest.mark.parametrize("ending", [NO_RELAY, MISSING], ids=["no sh", "no program"])
 async def test_without_a_relay_the_kubelet_forwards(ending: bytes) -> None:
     async with scene(LOOPBACK) as at, at.site.open() as caller:
