@@ -4,12 +4,12 @@ The first byte is the channel (`Channel`). A caller sends on three of them, and 
 three others, so no message passes as one of the other side.
 """
 
-import re
 from typing import Final
 
 import attrs
 
 from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.gateway.containers.missing_shell import NO_SHELL, says_no_shell
 from gpuruntime.kube.pod_exec import LARGEST_SIDE
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kubernetes.exec_streams import PIECE_BYTES, Channel
@@ -17,12 +17,9 @@ from gpuruntime.models.kubernetes.exec_streams import PIECE_BYTES, Channel
 # Bytes of a whole message, with the one of its channel.
 LARGEST_FROM_CALLER: Final = PIECE_BYTES + 1
 LARGEST_FROM_SERVER: Final = 1024 * 1024
+_NO_SHELL: Final = f"{NO_SHELL}: name a command that it has"
 _END_OF_INPUT: Final = bytes((Channel.CLOSE, Channel.STDIN))
 _OUTPUT: Final = frozenset({Channel.STDOUT, Channel.STDERR, Channel.STATUS})
-_NO_SHELL: Final = "the image has no sh: name a command that it has"
-# As containerd, CRI-O and the embedded cluster say it.
-_SHELL: Final = re.compile(r"[\"'`]sh[\"'`]")
-_MISSING: Final = re.compile(r"not found|no such file", re.IGNORECASE)
 
 
 class MessageError(GpuRuntimeError):
@@ -89,6 +86,6 @@ def naming_the_shell(message: bytes) -> bytes:
     except codec.MalformedObjectError:
         return message
     words = str(status.get("message", ""))
-    if status.get("status") == "Success" or not _SHELL.search(words) or not _MISSING.search(words):
+    if status.get("status") == "Success" or not says_no_shell(words):
         return message
     return message[:1] + codec.encode({**status, "message": f"{_NO_SHELL} ({words})"})

@@ -19,6 +19,10 @@ class ContainerError(GpuRuntimeError):
     """The unit could not be reached, or what ran in it could not be followed to its end."""
 
 
+class NotRunError(ContainerError):
+    """The program could not be run; `output` of its execution raises it."""
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Program:
     arguments: tuple[str, ...]

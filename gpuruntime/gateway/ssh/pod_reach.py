@@ -3,18 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Final
 
+from gpuruntime.gateway.containers.missing_shell import NO_SHELL, says_no_shell
 from gpuruntime.gateway.containers.port_dialer import ByteStream, DialError, PortDialer
 from gpuruntime.gateway.containers.unit_pods import running_pod
 from gpuruntime.gateway.errors import GatewayError
-from gpuruntime.gateway.ssh.container import Container, ContainerError, Execution, Program, Stream
+from gpuruntime.gateway.ssh.container import (
+    Container,
+    ContainerError,
+    Execution,
+    NotRunError,
+    Program,
+    Stream,
+)
 from gpuruntime.kube import pod_exec
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import KubeError, NotFoundError
+from gpuruntime.kube.errors import ApiError, KubeError, NotFoundError
 from gpuruntime.models.kinds.templates import RUNTIME_CONTAINER
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.exec_streams import Output
 from gpuruntime.models.kubernetes.metadata import Key
+
+_NO_SHELL: Final = f"{NO_SHELL}, which SSH needs: `units exec` runs a program that it has"
 
 
 class PodReach:
@@ -83,8 +94,13 @@ class _PodExecution:
 
     async def output(self) -> AsyncIterator[Output]:
         with _translated():
-            async for each in self._execution.output():
-                yield each
+            try:
+                async for each in self._execution.output():
+                    yield each
+            except ApiError as error:
+                words = str(error)
+                named = f"{_NO_SHELL} ({words})" if says_no_shell(words) else words
+                raise NotRunError(named) from error
 
 
 class _PortStream:

@@ -27,6 +27,7 @@ from gpuruntime.gateway.ssh.container import (
     Container,
     ContainerError,
     Execution,
+    NotRunError,
     Program,
 )
 from gpuruntime.gateway.ssh.programs import (
@@ -198,16 +199,19 @@ class Session:
 
     async def _run_program(self, program: Program) -> None:
         async with self._context.container.execute(program) as execution:
-            ending = await self._follow(execution)
+            fault = await self._follow(execution)
         if self._session.gone.is_set():
             if program.has_terminal and execution.exit_code is None:
                 await self._kill("HUP")
         elif execution.exit_code is not None:
             self._channel.exit(execution.exit_code)
+        elif isinstance(fault, NotRunError):
+            self._session.fail(str(fault))
         else:
-            self._channel.exit_with_signal("HUP", msg=ending)
+            self._session.say(f"the program was cut off: {fault}")
+            self._channel.exit_with_signal("HUP", msg=str(fault))
 
-    async def _follow(self, execution: Execution) -> str:
+    async def _follow(self, execution: Execution) -> ContainerError | None:
         """Pass everything on until the program ends or the caller is gone; return any fault."""
         async with asyncio.TaskGroup() as tasks:
             back = tasks.create_task(self._back(execution))
@@ -216,9 +220,9 @@ class Session:
             await asyncio.wait((back, gone), return_when=asyncio.FIRST_COMPLETED)
             for task in (back, forth, gone):
                 task.cancel()
-        return "" if back.cancelled() else back.result()
+        return None if back.cancelled() else back.result()
 
-    async def _back(self, execution: Execution) -> str:
+    async def _back(self, execution: Execution) -> ContainerError | None:
         try:
             async for each in execution.output():
                 stream = self._streams.errors if each.is_error else self._streams.output
@@ -226,10 +230,10 @@ class Session:
                 await stream.drain()
                 self._context.moved()
         except ContainerError as error:
-            return str(error)
+            return error
         except _GONE:
             pass
-        return ""
+        return None
 
     async def _forth(self, execution: Execution) -> None:
         try:

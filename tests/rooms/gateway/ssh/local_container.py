@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from gpuruntime.gateway.ssh.container import PIECE_BYTES, ContainerError, Program
+from gpuruntime.gateway.ssh.container import PIECE_BYTES, Execution, NotRunError, Program
 from gpuruntime.models.kubernetes.exec_streams import Output
 
 
@@ -25,14 +25,14 @@ class LocalContainer:
         self._umask = umask
 
     @asynccontextmanager
-    async def execute(self, program: Program) -> AsyncIterator["LocalExecution"]:
+    async def execute(self, program: Program) -> AsyncIterator[Execution]:
         self.executed.append(program)
         begin = _on_a_terminal if program.has_terminal else _over_pipes
         try:
             execution = await begin(program, self._environment, self._umask)
         except OSError as error:
-            words = f"{program.arguments[0]}: {error.strerror}"
-            raise ContainerError(words) from error
+            yield _Refused(f"{program.arguments[0]}: {error.strerror}")
+            return
         pumps = [asyncio.create_task(pump) for pump in execution.pumps()]
         try:
             yield execution
@@ -41,6 +41,29 @@ class LocalContainer:
                 pump.cancel()
             await asyncio.wait(pumps)
             await execution.close()
+
+
+class _Refused:
+    """A program that cannot be run: a kubelet says so where its output would be."""
+
+    exit_code: int | None = None
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    async def write(self, data: bytes) -> None:
+        pass
+
+    async def end_input(self) -> None:
+        pass
+
+    async def resize(self, *, columns: int, rows: int) -> None:
+        pass
+
+    async def output(self) -> AsyncIterator[Output]:
+        if self.exit_code is None:
+            raise NotRunError(self._words)
+        yield Output(data=b"")
 
 
 async def _over_pipes(

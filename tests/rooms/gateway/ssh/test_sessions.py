@@ -2,15 +2,19 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncssh
 import attrs
 import pytest
 
+from gpuruntime.gateway.ssh.container import ContainerError, Execution, Program
 from gpuruntime.gateway.ssh.programs import SESSION
 from gpuruntime.gateway.ssh.sessions import FAILED
 from gpuruntime.gateway.ssh.unit_connection import MOST_SESSIONS
+from gpuruntime.models.kubernetes.exec_streams import Output
 from tests.eventually import eventually
 from tests.rooms.gateway.ssh.local_container import LocalContainer
 from tests.rooms.gateway.ssh.ssh_world import LIMITS, ssh_world
@@ -134,6 +138,40 @@ async def test_an_image_without_sh_says_so(tmp_path: Path) -> None:
             "gpuruntime: sh: No such file or directory\n",
             FAILED,
         )
+
+
+class SeveredExecution:
+    """A program whose connection breaks after some output."""
+
+    exit_code: int | None = None
+
+    async def write(self, data: bytes) -> None:
+        pass
+
+    async def end_input(self) -> None:
+        pass
+
+    async def resize(self, *, columns: int, rows: int) -> None:
+        pass
+
+    async def output(self) -> AsyncIterator[Output]:
+        yield Output(data=b"partly")
+        raise ContainerError("the node is gone")
+
+
+class SeveredContainer:
+    @asynccontextmanager
+    async def execute(self, program: Program) -> AsyncIterator[Execution]:
+        del program
+        yield SeveredExecution()
+
+
+async def test_a_program_that_is_cut_off_ends_by_a_signal_and_with_words(tmp_path: Path) -> None:
+    async with ssh_world(tmp_path) as world, await world.login() as connection:
+        world.reach.container = SeveredContainer()
+        ended = await connection.run("true")
+    assert (ended.stdout, ended.exit_signal and ended.exit_signal[0]) == ("partly", "HUP")
+    assert ended.stderr == "gpuruntime: the program was cut off: the node is gone\n"
 
 
 async def test_a_connection_has_ten_sessions_and_a_unit_as_many_as_its_limit(
