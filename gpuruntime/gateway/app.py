@@ -26,7 +26,7 @@ from gpuruntime.gateway.wake import Waker, why_not_ready
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter
 from gpuruntime.models.requests.tickets import Use
-from gpuruntime.tickets.addresses import ENTER, GatewayAddress
+from gpuruntime.tickets.addresses import ENTER, GatewayAddress, slug_of
 from gpuruntime.tickets.tokens import TokenType
 
 # Handles a request for a unit, which is named by its name or, at a terminal's host, by its slug.
@@ -36,6 +36,8 @@ _VERB_PATH: Final = re.compile(rf"/units/{_NAME}/([a-z]+)")
 _PORT_PATH: Final = re.compile(rf"/units/{_NAME}/ports/([a-z0-9-]{{1,15}})([/?].*)?", re.DOTALL)
 # Paths of units' origins that are the gateway's own.
 _OWN_PATHS: Final = "/.gpuruntime/"
+# Browsers ask with it for the script of a service worker.
+_WORKER: Final = "Service-Worker"
 
 log = structlog.get_logger()
 
@@ -172,6 +174,8 @@ class Gateway:
         visitor: Visitor | None = None
         try:
             visitor = await context.waker.admit(presented, wanted, may_hold=may_hold)
+            if _WORKER in request.headers:
+                _demand_one_incarnation(wanted, visitor)
             outcome = "failed"
             answer = await self._answer(request, visitor, kind, relayed)
             outcome = "answered"
@@ -208,6 +212,15 @@ class Gateway:
         most = self._context.options.head
         if size > most:
             raise GatewayError(Code.HEAD_TOO_LARGE, f"the head is larger than {most} bytes")
+
+
+def _demand_one_incarnation(wanted: Wanted, visitor: Visitor) -> None:
+    """Raise GatewayError at a plain host: a worker of it would meet the next unit of the name."""
+    if wanted.slug and wanted.slug != slug_of(visitor.unit.metadata.name, visitor.uid):
+        raise GatewayError(
+            Code.NOT_FOUND,
+            "the name of a unit is used again, so it gets no service worker: use the unit's slug",
+        )
 
 
 def make_gateway_app(context: GatewayContext, handlers: Handlers) -> web.Application:

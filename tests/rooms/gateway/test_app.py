@@ -378,6 +378,14 @@ async def test_events_pass_as_they_come() -> None:
         assert await answer.read() == b"data: 2\n\n"
 
 
+async def test_a_service_worker_is_registered_only_where_no_later_unit_meets_it() -> None:
+    headers = {**BEARER, "Service-Worker": "script"}
+    async with upstream(echo) as port, gateway(port, plainHosts=True) as caller:
+        for host, status in ((f"8080--demo.{DOMAIN}", 404), (host_of(), 200)):
+            async with caller.request("GET", "/sw.js", host=host, headers=headers) as answer:
+                assert answer.status == status
+
+
 async def test_plain_hosts_are_served_only_if_they_are_configured() -> None:
     async with upstream(echo) as port:
         for has_names, status in ((True, 200), (False, 403)):
