@@ -111,12 +111,26 @@ class Browser:
 
     async def open(self, url: str = "about:blank") -> Tab:
         target = (await self.send("Target.createTarget", url="about:blank"))["targetId"]
+        tab = await self._attached(target)
+        if url != "about:blank":
+            await tab.go(url)
+        return tab
+
+    async def popup(self, url: str) -> Tab:
+        """Return the tab that a page has opened at the URL."""
+
+        async def targets() -> list[str]:
+            found = (await self.send("Target.getTargets"))["targetInfos"]
+            return [each["targetId"] for each in found if each["url"] == url]
+
+        (target,) = await eventually(targets, within_seconds=PATIENCE_SECONDS)
+        return await self._attached(target)
+
+    async def _attached(self, target: str) -> Tab:
         attached = await self.send("Target.attachToTarget", targetId=target, flatten=True)
         tab = self._tabs[attached["sessionId"]] = Tab(self, attached["sessionId"])
         for domain in ("Page", "Runtime", "Log"):
             await tab.send(f"{domain}.enable")
-        if url != "about:blank":
-            await tab.go(url)
         return tab
 
     async def send(self, method: str, *, session: str = "", **params: Any) -> Any:
