@@ -83,27 +83,18 @@ class Gate:
         self._now = now
         self._watch_age = watch_age
 
-    def admit(self, presented: Presented, wanted: Wanted) -> Visitor:
-        """Return the visitor if its unit runs. Raise GatewayError."""
-        visitor = self.recognize(presented, wanted)
-        if visitor.unit.spec.suspended:
-            raise suspended_error(visitor.unit)
-        return visitor
-
     def recognize(self, presented: Presented, wanted: Wanted) -> Visitor:
         """Return the visitor, whose unit may be suspended. Raise GatewayError."""
         claims = self._claims_in(presented)
         demand_known(self._watch_age())
         return visit(claims, wanted, self._found(wanted))
 
-    def running_unit(self, name: str) -> GPUUnit:
-        """Return the unit for a caller who shows no token, if it runs. Raise GatewayError."""
+    def unit_of_key(self, name: str) -> GPUUnit:
+        """Return the unit for a caller with a key; it may be suspended. Raise GatewayError."""
         demand_known(self._watch_age())
         unit = self._units.named(name)
         if unit is None or provenance.is_terminating(unit):
             raise GatewayError(Code.UNIT_UNKNOWN, "no such unit runs")
-        if unit.spec.suspended:
-            raise suspended_error(unit)
         return unit
 
     def _claims_in(self, presented: Presented) -> Claims:
@@ -156,6 +147,12 @@ def visit(claims: Claims, wanted: Wanted, unit: GPUUnit | None) -> Visitor:
 
 def refused(reason: Refusal) -> GatewayError:
     return GatewayError(Code.TICKET_REFUSED, _WORDS[reason], reason=reason)
+
+
+def demand_reachable(unit: GPUUnit) -> None:
+    """Raise GatewayError if the unit is suspended, unless its callers resume it."""
+    if unit.spec.suspended and not unit.spec.access.wake:
+        raise suspended_error(unit)
 
 
 def suspended_error(unit: GPUUnit) -> GatewayError:

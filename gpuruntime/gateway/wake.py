@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 import aiohttp
 import attrs
@@ -18,7 +18,14 @@ import structlog
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.gateway.errors import Code, GatewayError
-from gpuruntime.gateway.gate import Gate, Presented, Visitor, Wanted, suspended_error
+from gpuruntime.gateway.gate import (
+    Gate,
+    Presented,
+    Visitor,
+    Wanted,
+    demand_reachable,
+    suspended_error,
+)
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.reasons import ConditionType
@@ -34,6 +41,9 @@ _TOKEN_SECONDS: Final = 60
 _ANSWER_SECONDS: Final = 10.0
 MOST_HELD_PER_UNIT: Final = 64
 MOST_HELD: Final = 1024
+
+# Returns the visitor, judged by its unit as it is now, or raises GatewayError.
+Recognize: TypeAlias = Callable[[], Visitor]
 
 log = structlog.get_logger()
 
@@ -68,6 +78,11 @@ class Waker:
         self._asked_at: dict[str, float] = {}
         self._changed: dict[str, asyncio.Event] = {}
 
+    @property
+    def held(self) -> int:
+        """Return how many callers wait for their units."""
+        return self._held.total()
+
     async def admit(
         self, presented: Presented, wanted: Wanted, *, may_hold: bool = True
     ) -> Visitor:
@@ -75,16 +90,21 @@ class Waker:
 
         Without `may_hold` the caller comes again by itself, so it does not wait.
         """
-        visitor = self._gate.recognize(presented, wanted)
-        if not visitor.unit.spec.access.wake:
-            return self._gate.admit(presented, wanted)
-        if is_awake(visitor.unit):
+        return await self.awaken(
+            lambda: self._gate.recognize(presented, wanted), may_hold=may_hold
+        )
+
+    async def awaken(self, recognize: Recognize, *, may_hold: bool = True) -> Visitor:
+        """Return whom `recognize` returns once the unit runs, as `admit` does."""
+        visitor = recognize()
+        demand_reachable(visitor.unit)
+        if is_awake(visitor.unit) or not visitor.unit.spec.access.wake:
             return visitor
         await self._ask(visitor.unit)
         if not may_hold:
             raise waking_error(visitor.unit)
         with self._place(visitor):
-            return await self._awake(presented, wanted)
+            return await self._awake(recognize)
 
     def unit_changed(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         """Let the requests that wait for the unit look again. The mirror calls it."""
@@ -94,10 +114,10 @@ class Waker:
         if new is None and old is not None:
             self._asked_at.pop(old.metadata.uid, None)
 
-    async def _awake(self, presented: Presented, wanted: Wanted) -> Visitor:
+    async def _awake(self, recognize: Recognize) -> Visitor:
         until = loop_time() + self._options.hold_seconds
         while True:
-            visitor = self._gate.recognize(presented, wanted)
+            visitor = recognize()
             unit = visitor.unit
             if is_awake(unit):
                 return visitor

@@ -69,6 +69,7 @@ def ssh_server(
 
     ssh_context = SshContext(
         gate=context.gate,
+        waker=context.waker,
         connections=context.connections,
         reach_of=lambda unit: PodReach(context.client, dialer, unit),
         meter=context.meter,

@@ -1,16 +1,19 @@
 """The login of one SSH connection, and the requests that it then makes of the gateway."""
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 import asyncssh
 import structlog
 
-from gpuruntime.gateway.errors import GatewayError
+from gpuruntime.gateway.errors import Code, GatewayError
 from gpuruntime.gateway.gate import Visitor
 from gpuruntime.gateway.ssh.logins import Logins
 from gpuruntime.gateway.ssh.sessions import SessionChannel
 from gpuruntime.gateway.ssh.unit_connection import UnitConnection
+from gpuruntime.gateway.wake import Recognize, is_awake
 from gpuruntime.meter import Meter
 
 MOST_TRIES: Final = 3
@@ -23,26 +26,23 @@ log = structlog.get_logger()
 class Login(asyncssh.SSHServer):
     """A caller that logs in to a unit, then opens channels.
 
-    One that is a `visitor` of this unit already needs no ticket. `begin` is called once, when the
-    login is complete; it raises GatewayError.
+    One that is a `visitor` of this unit already needs no ticket. Channels wait for `reached`,
+    which is set after the login: to the unit's connection, or to None if there is none.
     """
 
     def __init__(
-        self,
-        logins: Logins,
-        meter: Meter,
-        *,
-        visitor: Visitor | None,
-        begin: Callable[[asyncssh.SSHServerConnection, Visitor], UnitConnection],
+        self, logins: Logins, meter: Meter, *, visitor: Visitor | None, window_bytes: int
     ) -> None:
+        self.reached: Final[asyncio.Future[UnitConnection | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._logins = logins
         self._meter = meter
         self._visitor = visitor
-        self._begin = begin
+        self._window_bytes = window_bytes
         self._connection: asyncssh.SSHServerConnection
-        self._unit: UnitConnection | None = None
+        self._proof: Recognize | None = None if visitor is None else lambda: visitor
         self._user: str | None = None
-        self._key = b""
         self._tries = 0
         self._keys = 0
 
@@ -65,8 +65,9 @@ class Login(asyncssh.SSHServer):
     def validate_password(self, username: str, password: str) -> bool:
         if self._tries >= MOST_TRIES:
             return False
+        proof = partial(self._logins.by_ticket, username, password)
         try:
-            self._visitor = self._logins.by_ticket(username, password)
+            visitor = proof()
         except GatewayError as error:
             self._count(error)
             self._connection.send_auth_banner(f"{error}\n")
@@ -74,59 +75,71 @@ class Login(asyncssh.SSHServer):
             if self._tries == MOST_TRIES:
                 self._give_up(f"no valid ticket in {MOST_TRIES} tries")
             return False
+        self._proof = proof
+        if visitor.unit.spec.access.wake and not is_awake(visitor.unit):
+            self._connection.send_auth_banner(f"unit {username} is being resumed: please wait\n")
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         """Return whether the key counts; its owner has proven nothing yet."""
-        self._visitor = None
+        self._proof = None
         self._keys += 1
         if self._keys > MOST_KEYS:
             if self._keys == MOST_KEYS + 1:
                 self._give_up(f"no more than {MOST_KEYS} keys may be offered")
             return False
-        self._key = key.public_data
-        return self._logins.has_key(username, self._key)
+        self._proof = partial(self._logins.by_key, username, key.public_data)
+        return self._logins.has_key(username, key.public_data)
 
-    def auth_completed(self) -> None:
-        """Begin the connection. A key is looked up again: now its owner has proven it."""
-        try:
-            visitor = self._visitor or self._logins.by_key(self._user or "", self._key)
-            if visitor is None:
-                self._give_up("the unit no longer lists the key")
-                return
-            self._unit = self._begin(self._connection, visitor)
-        except GatewayError as error:
-            self._count(error)
-            self._give_up(str(error))
+    def recognize(self) -> Visitor:
+        """Return the visitor after the login, as its unit is now. Raise GatewayError."""
+        if self._proof is None:
+            raise GatewayError(Code.TICKET_MISSING, "the login has ended")
+        return self._proof()
 
-    def session_requested(self) -> SessionChannel:
-        return self._reached().open_session()
+    def refuse(self, error: GatewayError) -> None:
+        """End the connection with words."""
+        self._count(error)
+        self._give_up(str(error))
+
+    async def session_requested(self) -> SessionChannel:
+        return (await self._unit()).open_session()
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> tuple[asyncssh.SSHTCPChannel[bytes], Coroutine[Any, Any, asyncssh.SSHTCPSession[bytes]]]:
         del orig_host, orig_port
-        return self._reached().open_port(dest_host, dest_port)
+
+        async def opened() -> asyncssh.SSHTCPSession[bytes]:
+            return await (await self._unit()).open_port(dest_host, dest_port)
+
+        return self._connection.create_tcp_channel(window=self._window_bytes), opened()
 
     def unix_connection_requested(
         self, dest_path: str
     ) -> tuple[
         asyncssh.SSHUNIXChannel[bytes], Coroutine[Any, Any, asyncssh.SSHUNIXSession[bytes]]
     ]:
-        return self._reached().open_socket(dest_path)
+        async def opened() -> asyncssh.SSHUNIXSession[bytes]:
+            return await (await self._unit()).open_socket(dest_path)
 
-    def _reached(self) -> UnitConnection:
-        if self._unit is None:
+        return self._connection.create_unix_channel(window=self._window_bytes), opened()
+
+    async def _unit(self) -> UnitConnection:
+        """Return the unit's connection once it runs. Raise ChannelOpenError if it does not."""
+        # One channel that gives up must not cancel the future of the others.
+        unit = await asyncio.shield(self.reached)
+        if unit is None:
             raise asyncssh.ChannelOpenError(
-                asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "the login is not complete"
+                asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "the unit is not reached"
             )
-        return self._unit
+        return unit
 
     def _count(self, error: GatewayError) -> None:
         self._meter.count("gateway_refused_total", reason=error.reason or error.code)
         log.debug("login refused", code=error.code, reason=error.reason)
 
     def _give_up(self, words: str) -> None:
-        self._visitor, self._key = None, b""
+        self._proof = None
         code = asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE
         self._connection.disconnect(code, words)

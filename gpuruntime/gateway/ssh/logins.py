@@ -11,11 +11,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from gpuruntime.gateway.errors import GatewayError
-from gpuruntime.gateway.gate import Gate, Presented, Visitor, Wanted
+from gpuruntime.gateway.errors import Code, GatewayError
+from gpuruntime.gateway.gate import Gate, Presented, Visitor, Wanted, demand_reachable
 from gpuruntime.models.definitions.ssh_keys import fault_of_ssh_key
+from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.requests.tickets import Use
-from gpuruntime.tickets.tokens import Claims, TokenType
+from gpuruntime.tickets.tokens import Claims, Refusal, TokenType
 
 # Whatever else the unit lists: DSA, certificates and options of old are no keys here.
 ALLOWED: Final = frozenset(
@@ -38,23 +39,33 @@ class Logins:
         self._longest_seconds = longest_seconds
 
     def by_ticket(self, user: str, ticket: str) -> Visitor:
-        """Return the visitor of the unit of this name. Raise GatewayError."""
+        """Return the visitor of the unit of this name, if it runs or may be resumed.
+
+        Raise GatewayError.
+        """
         presented = Presented(kind=TokenType.TICKET, token=ticket)
-        return self._gate.admit(presented, Wanted(use=Use.SSH, name=user))
+        visitor = self._gate.recognize(presented, Wanted(use=Use.SSH, name=user))
+        demand_reachable(visitor.unit)
+        return visitor
 
     def has_key(self, user: str, key: bytes) -> bool:
-        """Return whether the running unit of this name lists the key, given as its blob."""
+        """Return whether the unit of this name lists the key, given as its blob."""
         try:
-            unit = self._gate.running_unit(user)
+            return _lists(self._gate.unit_of_key(user), key)
         except GatewayError:
             return False
-        return any(key == blob_of(line) for line in unit.spec.access.sshKeys)
 
-    def by_key(self, user: str, key: bytes) -> Visitor | None:
-        """Return the visitor, or None if the unit does not list the key. Raise GatewayError."""
-        unit = self._gate.running_unit(user)
-        if not any(key == blob_of(line) for line in unit.spec.access.sshKeys):
-            return None
+    def by_key(self, user: str, key: bytes) -> Visitor:
+        """Return the visitor of the unit of this name, if it lists the key.
+
+        Raise GatewayError, also for a suspended unit that callers do not resume.
+        """
+        unit = self._gate.unit_of_key(user)
+        if not _lists(unit, key):
+            raise GatewayError(
+                Code.TICKET_REFUSED, "the unit no longer lists the key", reason=Refusal.REVOKED
+            )
+        demand_reachable(unit)
         name, issued_at = f"key:{fingerprint_of(key)}", int(self._now().timestamp())
         claims = Claims(
             jti=name,
@@ -67,6 +78,10 @@ class Logins:
             sub=name,
         )
         return Visitor(claims=claims, unit=unit, use=Use.SSH)
+
+
+def _lists(unit: GPUUnit, key: bytes) -> bool:
+    return any(key == blob_of(line) for line in unit.spec.access.sshKeys)
 
 
 def blob_of(line: str) -> bytes | None:

@@ -3,10 +3,10 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import asyncssh
 import attrs
@@ -14,11 +14,13 @@ import structlog
 
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.gateway.connections import ConnectionKind, Connections, End
+from gpuruntime.gateway.errors import Code, GatewayError
 from gpuruntime.gateway.gate import Gate, Visitor
 from gpuruntime.gateway.ssh.container import Reach
 from gpuruntime.gateway.ssh.login import Login
 from gpuruntime.gateway.ssh.logins import Logins
 from gpuruntime.gateway.ssh.unit_connection import SshOptions, UnitConnection
+from gpuruntime.gateway.wake import Waker
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.units import GPUUnit
 
@@ -36,6 +38,7 @@ class SshContext:
     """The dependencies of the server; `reach_of` returns how a unit is reached."""
 
     gate: Gate
+    waker: Waker
     connections: Connections
     reach_of: Callable[[GPUUnit], Reach]
     meter: Meter
@@ -84,34 +87,50 @@ class SshServer:
             log.exception("ssh connection failed")
 
     async def _serve(self, caller: socket.socket, visitor: Visitor | None) -> None:
-        context, opened = self._context, list[UnitConnection]()
-        with ExitStack() as held:
-            async with asyncio.TaskGroup() as tasks:
-
-                def begin(
-                    connection: asyncssh.SSHServerConnection, admitted: Visitor
-                ) -> UnitConnection:
-                    visit = held.enter_context(
-                        context.connections.open(admitted, ConnectionKind.SSH)
-                    )
-                    reach = context.reach_of(admitted.unit)
+        context, window = self._context, self._options.window_bytes
+        login = Login(self._logins, context.meter, visitor=visitor, window_bytes=window)
+        connection = await self._login(caller, login)
+        if connection is None:
+            return
+        try:
+            admitted = await self._awakened(connection, login)
+            # It is held until the last session has ended.
+            with context.connections.open(admitted, ConnectionKind.SSH) as visit:
+                async with asyncio.TaskGroup() as tasks:
                     unit = UnitConnection(
-                        connection, visit, context.connections, reach, self._options, tasks
+                        visit,
+                        context.connections,
+                        context.reach_of(admitted.unit),
+                        self._options,
+                        tasks,
                     )
-                    opened.append(unit)
-                    return unit
-
-                login = Login(self._logins, context.meter, visitor=visitor, begin=begin)
-                connection = await self._login(caller, login)
-                if connection is None:
-                    return
-                try:
-                    for unit in opened:
+                    login.reached.set_result(unit)
+                    try:
                         await self._until_over(connection, unit)
-                finally:
-                    connection.abort()
-                    for unit in opened:
+                    finally:
+                        connection.abort()
                         unit.end_forwards()
+        except GatewayError as error:
+            login.refuse(error)
+            await self._close(connection)
+        finally:
+            if not login.reached.done():
+                login.reached.set_result(None)
+            connection.abort()
+
+    async def _awakened(self, connection: asyncssh.SSHServerConnection, login: Login) -> Visitor:
+        """Return the visitor once its unit runs. Raise GatewayError, also if the caller leaves."""
+        async with asyncio.TaskGroup() as tasks:
+            waking = tasks.create_task(_outcome(self._context.waker.awaken(login.recognize)))
+            closed = tasks.create_task(connection.wait_closed())
+            await asyncio.wait((waking, closed), return_when=asyncio.FIRST_COMPLETED)
+            waking.cancel()
+            closed.cancel()
+        if waking.cancelled():
+            raise GatewayError(Code.TIMEOUT, "the caller has left")
+        if isinstance(outcome := waking.result(), GatewayError):
+            raise outcome
+        return outcome
 
     async def _until_over(
         self, connection: asyncssh.SSHServerConnection, unit: UnitConnection
@@ -131,6 +150,12 @@ class SshServer:
                 connection.disconnect(asyncssh.DISC_SERVICE_NOT_AVAILABLE, f"gpuruntime: {words}")
                 await asyncio.wait((closed,), timeout=CLOSING_SECONDS)
                 connection.abort()
+
+    async def _close(self, connection: asyncssh.SSHServerConnection) -> None:
+        """Wait until the caller has received why it is disconnected."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await connection.wait_closed()
 
     async def _idle(self, unit: UnitConnection) -> None:
         left = self._options.idle_seconds
@@ -168,6 +193,13 @@ class SshServer:
             return None
         finally:
             self._logging_in -= 1
+
+
+async def _outcome(admission: Coroutine[Any, Any, Visitor]) -> Visitor | GatewayError:
+    try:
+        return await admission
+    except GatewayError as error:
+        return error
 
 
 def _words_of(end: End) -> str:

@@ -1,13 +1,13 @@
 """An SSH connection that has logged in to a unit: its sessions and its forwards."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import asyncssh
 import attrs
-from asyncssh import SSHReader, SSHTCPChannel, SSHUNIXChannel, SSHWriter
+from asyncssh import SSHReader, SSHWriter
 from asyncssh.stream import SSHTCPStreamSession, SSHUNIXStreamSession
 
 from gpuruntime.concurrency.clock import loop_time
@@ -51,7 +51,6 @@ class UnitConnection:
 
     def __init__(
         self,
-        connection: asyncssh.SSHServerConnection,
         visit: Connection,
         connections: Connections,
         reach: Reach,
@@ -60,7 +59,6 @@ class UnitConnection:
     ) -> None:
         self.moved_at = loop_time()
         self.visit: Final = visit
-        self._connection = connection
         self._connections = connections
         self._reach = reach
         self._options = options
@@ -81,30 +79,16 @@ class UnitConnection:
         has_files = self._options.has_files
         return SessionChannel(self._begin_session, self._end_session, has_files=has_files)
 
-    def open_port(
-        self, host: str, port: int
-    ) -> tuple[SSHTCPChannel[bytes], Coroutine[Any, Any, SSHTCPStreamSession[bytes]]]:
-        """Return a channel to a port of the unit's loopback. Raise ChannelOpenError."""
+    async def open_port(self, host: str, port: int) -> SSHTCPStreamSession[bytes]:
+        """Connect to a port of the unit's loopback. Raise ChannelOpenError."""
         _demand_allowed(fault_of_target(host, port))
-        channel = self._connection.create_tcp_channel(window=self._options.window_bytes)
+        return SSHTCPStreamSession(await self._forward(lambda: self._reach.dial(port)))
 
-        async def opened() -> SSHTCPStreamSession[bytes]:
-            return SSHTCPStreamSession(await self._forward(lambda: self._reach.dial(port)))
-
-        return channel, opened()
-
-    def open_socket(
-        self, path: str
-    ) -> tuple[SSHUNIXChannel[bytes], Coroutine[Any, Any, SSHUNIXStreamSession[bytes]]]:
-        """Return a channel to a Unix socket in the container. Raise ChannelOpenError."""
+    async def open_socket(self, path: str) -> SSHUNIXStreamSession[bytes]:
+        """Connect to a Unix socket in the container. Raise ChannelOpenError."""
         _demand_allowed(fault_of_socket(path))
-        channel = self._connection.create_unix_channel(window=self._options.window_bytes)
-
-        async def opened() -> SSHUNIXStreamSession[bytes]:
-            container = self._reach.container
-            return SSHUNIXStreamSession(await self._forward(lambda: socket_relay(container, path)))
-
-        return channel, opened()
+        container = self._reach.container
+        return SSHUNIXStreamSession(await self._forward(lambda: socket_relay(container, path)))
 
     def say(self, words: str) -> None:
         """Write to the errors of each session: a client may end before it reads more."""

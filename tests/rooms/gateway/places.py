@@ -87,6 +87,7 @@ def whole_gateway(world: World) -> Gateway:
     sessions = ExecSessions(context.client, context.connections, TIMES)
     ssh = SshContext(
         gate=context.gate,
+        waker=context.waker,
         connections=context.connections,
         reach_of=lambda unit: PodReach(context.client, dialer, unit),
         meter=context.meter,

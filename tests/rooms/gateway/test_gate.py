@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from gpuruntime.gateway.errors import Code, GatewayError
-from gpuruntime.gateway.gate import Presented, Visitor, Wanted
+from gpuruntime.gateway.gate import Presented, Visitor, Wanted, demand_reachable
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.requests.tickets import Use
 from gpuruntime.tickets.addresses import slug_of
@@ -33,9 +33,11 @@ def outcome(
     asked: Wanted, *units: GPUUnit, token: Presented, age: float = 0.0, ring: KeyRing | None = RING
 ) -> Visitor | tuple[Code, str]:
     try:
-        return gate_of(*units, age=age, ring=ring).admit(token, asked)
+        visitor = gate_of(*units, age=age, ring=ring).recognize(token, asked)
+        demand_reachable(visitor.unit)
     except GatewayError as error:
         return error.code, error.reason
+    return visitor
 
 
 @pytest.mark.parametrize(
@@ -158,14 +160,6 @@ AGAIN = unit("demo", uid="another-uid")
         ),
         pytest.param(
             http(),
-            (unit(suspended=True, wake=True),),
-            presented(DEMO),
-            "unit_waking",
-            "",
-            id="a suspended unit that may be woken",
-        ),
-        pytest.param(
-            http(),
             (attrs.evolve(DEMO, metadata=attrs.evolve(DEMO.metadata, deletionTimestamp=NOW)),),
             presented(DEMO),
             "unit_unknown",
@@ -229,7 +223,7 @@ def test_pairs_of_units_uses_and_ports_admit_exactly_what_the_ticket_is_for() ->
             token = presented(owner, use=(use,))
             for asked in wishes:
                 try:
-                    visitor = gate.admit(token, asked)
+                    visitor = gate.recognize(token, asked)
                 except GatewayError as error:
                     statuses.add(error.status)
                 else:
@@ -244,4 +238,4 @@ def test_a_session_ends_with_its_time() -> None:
     late = NOW + timedelta(seconds=899)
     gate = gate_of(DEMO)
     session = presented(DEMO, TokenType.SESSION, exp=int(late.timestamp()))
-    assert gate.admit(session, http()).claims.exp == int(late.timestamp())
+    assert gate.recognize(session, http()).claims.exp == int(late.timestamp())

@@ -144,8 +144,9 @@ GATEWAY: Final = (
     Mutation(
         "a suspended unit is resumed against its will",
         f"{ROOM}.wake",
-        "if not visitor.unit.spec.access.wake:",
-        "if not visitor.unit.spec.suspended:",
+        "        demand_reachable(visitor.unit)\n"
+        "        if is_awake(visitor.unit) or not visitor.unit.spec.access.wake:\n",
+        "        if is_awake(visitor.unit) or not visitor.unit.spec.suspended:\n",
         f"{TESTS}wake.py",
     ),
     Mutation(

@@ -17,9 +17,9 @@ SSH: Final = (
     Mutation(
         "a key of SSH counts that the unit does not list",
         "gpuruntime.gateway.ssh.logins",
-        "        return any(key == blob_of(line) for line in unit.spec.access.sshKeys)\n",
-        "        return True\n",
-        f"{_TESTS}/test_logins.py::test_a_key_counts_only_for_a_running_unit_that_lists_it",
+        "    return any(key == blob_of(line) for line in unit.spec.access.sshKeys)\n",
+        "    return True\n",
+        f"{_TESTS}/test_logins.py::test_a_key_counts_only_for_a_unit_that_lists_it",
     ),
     Mutation(
         "an SSH connection outlives its ticket",

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import asyncssh
@@ -16,6 +17,7 @@ from gpuruntime.gateway.ssh.container import PIECE_BYTES, Container, ContainerEr
 from gpuruntime.gateway.ssh.server import SshContext, SshServer
 from gpuruntime.gateway.ssh.unit_connection import SshOptions
 from gpuruntime.gateway.units import GATEWAY_INDEXES, Units
+from gpuruntime.gateway.wake import WakeOptions, Waker
 from gpuruntime.informer.store import Store, Tables
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.kinds.units import GPUUnit
@@ -27,6 +29,8 @@ USER_KEY: Final = asyncssh.generate_private_key("ssh-ed25519")
 LIMITS: Final = ConnectionOptions(
     all=64, per_unit=32, per_ticket=32, exec_per_unit=16, grace_seconds=5, ends_unknown=False
 )
+# A login that is refused at its end waits no longer than this.
+HOLD_SECONDS: Final = 2.0
 OPTIONS: Final = SshOptions(
     login_seconds=10,
     most_logins=64,
@@ -89,12 +93,14 @@ class SshWorld:
     connections: Connections
     port: int
     tables: Tables[GPUUnit]
+    waker: Waker
     age: float = 0.0
 
     def put(self, new: GPUUnit) -> None:
         """Change a unit as an event of the watch does."""
         old = self.tables.put(new.metadata.key, new)
         self.connections.unit_changed(new.metadata.key, old, new)
+        self.waker.unit_changed(new.metadata.key, old, new)
 
     def delete(self, name: str = "demo") -> None:
         old = self.tables.objects.pop(unit(name).metadata.key)
@@ -128,7 +134,9 @@ async def ssh_world(
     limits: ConnectionOptions = LIMITS,
     options: SshOptions = OPTIONS,
     container: LocalContainer | None = None,
+    api: str = "",
 ) -> AsyncIterator[SshWorld]:
+    """Serve SSH; a unit that is resumed by its callers is asked for at `api`."""
     tables = Tables(GATEWAY_INDEXES)
     for each in units or (unit(),):
         tables.put(each.metadata.key, each)
@@ -143,8 +151,17 @@ async def ssh_world(
         now=lambda: NOW,
         watch_age=lambda: world.age,
     )
+    waker = Waker(
+        gate,
+        lambda: RING,
+        WakeOptions(api=api, hold_seconds=HOLD_SECONDS),
+        now=lambda: NOW,
+        rng=Random(0),
+        meter=NullMeter(),
+    )
     context = SshContext(
         gate=gate,
+        waker=waker,
         connections=connections,
         reach_of=lambda _: reach,
         meter=NullMeter(),
@@ -152,7 +169,8 @@ async def ssh_world(
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        world = SshWorld(home, local, reach, connections, listener.getsockname()[1], tables)
+        port = listener.getsockname()[1]
+        world = SshWorld(home, local, reach, connections, port, tables, waker)
         serving = asyncio.create_task(SshServer(context, options, HOST_KEY).run(listener))
         try:
             yield world

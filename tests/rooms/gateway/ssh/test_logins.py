@@ -53,7 +53,6 @@ def test_only_sound_keys_without_options_count(line: str, counts: bool) -> None:
 
 def test_a_listed_key_becomes_a_visit_bound_to_the_unit_of_that_moment() -> None:
     visitor = logins(unit(generation=3, sshKeys=(ED25519,))).by_key("demo", BLOB)
-    assert visitor is not None
     claims = visitor.claims
     assert (claims.uid, claims.gen, claims.use) == ("uid-of-demo", 3, (Use.SSH,))
     assert claims.exp - claims.iat == 3600
@@ -62,25 +61,40 @@ def test_a_listed_key_becomes_a_visit_bound_to_the_unit_of_that_moment() -> None
 
 NOT_LISTED = {
     "no unit of the name": ((), 0.0, Code.UNIT_UNKNOWN),
-    "a unit without keys": ((unit(),), 0.0, None),
-    "another unit's key": ((unit("other", sshKeys=(ED25519,)), unit()), 0.0, None),
-    "a suspended unit": ((unit(suspended=True, sshKeys=(ED25519,)),), 0.0, Code.UNIT_SUSPENDED),
+    "a unit without keys": ((unit(),), 0.0, Code.TICKET_REFUSED),
+    "another unit's key": (
+        (unit("other", sshKeys=(ED25519,)), unit()),
+        0.0,
+        Code.TICKET_REFUSED,
+    ),
     "a silent watch": ((unit(sshKeys=(ED25519,)),), 61.0, Code.REVOCATION_UNKNOWN),
 }
 
 
 @pytest.mark.parametrize(("units", "age", "code"), NOT_LISTED.values(), ids=NOT_LISTED)
-def test_a_key_counts_only_for_a_running_unit_that_lists_it(
-    units: tuple[GPUUnit, ...], age: float, code: Code | None
+def test_a_key_counts_only_for_a_unit_that_lists_it(
+    units: tuple[GPUUnit, ...], age: float, code: Code
 ) -> None:
     judged = logins(*units, age=age)
     assert not judged.has_key("demo", BLOB)
-    if code is None:
-        assert judged.by_key("demo", BLOB) is None
-    else:
-        with pytest.raises(GatewayError) as caught:
-            judged.by_key("demo", BLOB)
-        assert caught.value.code is code
+    with pytest.raises(GatewayError) as caught:
+        judged.by_key("demo", BLOB)
+    assert caught.value.code is code
+
+
+def test_the_owner_of_a_key_is_told_that_the_unit_is_suspended() -> None:
+    judged = logins(unit(suspended=True, sshKeys=(ED25519,)))
+    assert judged.has_key("demo", BLOB), "or its owner could not prove that it has it"
+    with pytest.raises(GatewayError) as caught:
+        judged.by_key("demo", BLOB)
+    assert caught.value.code is Code.UNIT_SUSPENDED
+
+
+def test_a_suspended_unit_that_callers_resume_has_visitors() -> None:
+    asleep = unit(suspended=True, wake=True, sshKeys=(ED25519,))
+    judged = logins(asleep)
+    assert judged.by_key("demo", BLOB).unit is asleep
+    assert judged.by_ticket("demo", ticket(asleep)).unit is asleep
 
 
 def test_the_fingerprint_is_the_one_of_openssh() -> None:

@@ -87,6 +87,7 @@ async def test_a_silent_connection_ends_and_one_that_moves_stays(tmp_path: Path)
 
 async def test_what_the_unit_says_alone_is_no_activity(tmp_path: Path) -> None:
     async with ssh_world(tmp_path) as world, await world.login() as connection:
+        await eventually(lambda: len(world.connections) == 1)
         ((begun, _),) = world.connections.activity().values()
         await connection.run("sleep 0.02; echo said")
         ((last, _),) = world.connections.activity().values()
