@@ -16,6 +16,7 @@ from asyncssh import SFTPAttrs, SFTPName
 from gpuruntime.gateway.ssh.container import Container
 from gpuruntime.gateway.ssh.shell_file import ShellFile
 from gpuruntime.gateway.ssh.shell_files import (
+    LARGEST_LISTING,
     Attributes,
     Change,
     Fault,
@@ -61,6 +62,8 @@ class SftpFiles:
         self._over = over
         self._expands_home = expands_home
         self._open: set[ShellFile] = set()
+        # Bytes of the listings that are being read.
+        self._listed_bytes = 0
 
     async def stat(self, path: bytes) -> SFTPAttrs:
         with _translated():
@@ -103,8 +106,15 @@ class SftpFiles:
     async def scandir(self, path: bytes) -> AsyncIterator[SFTPName]:
         with _translated():
             listed = await self._files.listing(self._path(path))
-        for name, attributes in listed:
-            yield SFTPName(name, attrs=_sftp_attributes(attributes))
+            size = len(listed.output)
+            if self._listed_bytes + size > LARGEST_LISTING:
+                raise asyncssh.SFTPFailure("too many large folders are open: close some")
+            self._listed_bytes += size
+            try:
+                for name, attributes in listed:
+                    yield SFTPName(name, attrs=_sftp_attributes(attributes))
+            finally:
+                self._listed_bytes -= size
 
     def format_longname(self, name: SFTPName) -> None:
         """Write the line of `ls -l`, with numbers of users: their names are the container's."""

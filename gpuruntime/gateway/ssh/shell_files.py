@@ -22,10 +22,13 @@ SCRIPT_SECONDS: Final = 60.0
 LARGEST_LISTING: Final = 16 * 1024 * 1024
 LARGEST_PATH: Final = 4096  # PATH_MAX of Linux
 _WORDS_BYTES: Final = 1024
+_LONGEST_QUOTE: Final = 80
 # SFTP's paths are relative to the home, as those of any SSH server.
 BEGINNING: Final = "export LC_ALL=C; cd 2>/dev/null; "
 _FIELDS: Final = "%f %u %g %s %X %Y"
+# One attempt for each record, and each part ends at another character: linear for any output.
 _LISTED: Final = re.compile(rb"([0-9a-f]+ \d+ \d+ \d+ -?\d+ -?\d+) \./([^/]*)/\n")
+_SPACE: Final = re.compile(rb"(\d{1,20})" + rb" (\d{1,20})" * 6 + rb"\n?")
 _MISSING_PROGRAM: Final = (126, 127)
 
 
@@ -87,6 +90,24 @@ class OpenMode:
     permissions: int | None = None
 
 
+@attrs.frozen(slots=True)
+class Listing:
+    """A folder's names as a script printed them. They are read one by one, as callers ask."""
+
+    output: bytes
+
+    def __iter__(self) -> Iterator[tuple[bytes, Attributes]]:
+        """Yield each name with its attributes. Raise FileError for output that is no listing."""
+        place = 0
+        while place < len(self.output):
+            found = _LISTED.match(self.output, place)
+            if found is None:
+                words = self.output[place : place + _LONGEST_QUOTE].decode(errors="replace")
+                raise FileError(Fault.OTHER, f"the image's find or stat says {words!r}")
+            yield found[2], _attributes_of(found[1])
+            place = found.end()
+
+
 class ShellFiles:
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -95,7 +116,7 @@ class ShellFiles:
         script = f"stat {'-L ' if follows else ''}-c '{_FIELDS}' \"$1\""
         return _attributes_of(await self._run(script, path))
 
-    async def listing(self, path: bytes) -> list[tuple[bytes, Attributes]]:
+    async def listing(self, path: bytes) -> "Listing":
         """Return the names in a folder with their attributes; files may vanish meanwhile."""
         script = (
             f'{_PRESENT}cd "$1" || exit 2; find . -mindepth 1 -maxdepth 1 '
@@ -103,8 +124,7 @@ class ShellFiles:
             # A file that has vanished is the only fault of `find` that leaves the folder readable.
             "[ -r . ] || exit 2"
         )
-        output = await self._run(script, path)
-        return [(name, _attributes_of(fields)) for fields, name in _LISTED.findall(output)]
+        return Listing(await self._run(script, path))
 
     async def real_path(self, path: bytes) -> bytes:
         """Return the absolute path without links; its last name need not exist."""
@@ -151,7 +171,11 @@ class ShellFiles:
     async def free_space(self, path: bytes) -> tuple[int, ...]:
         """Return block size, blocks, free and available ones, files, free ones, longest name."""
         output = await self._run("stat -f -c '%S %b %f %a %c %d %l' \"$1\"", path)
-        return tuple(map(int, output.split()))
+        found = _SPACE.fullmatch(output)
+        if found is None:
+            words = output[:_LONGEST_QUOTE].decode(errors="replace")
+            raise FileError(Fault.OTHER, f"the image's stat says {words!r}")
+        return tuple(map(int, found.groups()))
 
     async def check_readable(self, path: bytes) -> None:
         await self._run(f'{_NO_FOLDER}: < "$1"', path)
@@ -231,7 +255,7 @@ def _attributes_of(fields: bytes) -> Attributes:
             modified_at=int(modified_at),
         )
     except ValueError as error:
-        words = f"the image's stat says {fields[:80].decode(errors='replace')}"
+        words = f"the image's stat says {fields[:_LONGEST_QUOTE].decode(errors='replace')}"
         raise FileError(Fault.OTHER, words) from error
 
 

@@ -13,7 +13,7 @@ from asyncssh.stream import SSHTCPStreamSession, SSHUNIXStreamSession
 from gpuruntime.concurrency.clock import loop_time
 from gpuruntime.gateway.connections import Connection, ConnectionKind, Connections
 from gpuruntime.gateway.errors import GatewayError
-from gpuruntime.gateway.ssh.container import Reach
+from gpuruntime.gateway.ssh.container import ContainerError, Reach
 from gpuruntime.gateway.ssh.forwards import (
     Dial,
     Forward,
@@ -23,6 +23,7 @@ from gpuruntime.gateway.ssh.forwards import (
 )
 from gpuruntime.gateway.ssh.programs import FIND_SFTP_SERVER
 from gpuruntime.gateway.ssh.sessions import Session, SessionChannel, SessionContext
+from gpuruntime.gateway.ssh.shell_files import LARGEST_PATH, SCRIPT_SECONDS
 
 MOST_SESSIONS: Final = 10  # of one connection, as sshd has it
 _Handler: TypeAlias = Callable[[SSHReader[bytes], SSHWriter[bytes]], None]
@@ -137,11 +138,18 @@ class UnitConnection:
         if not self._options.prefers_sftp_server:
             return ""
         if self._found_sftp_server is None:
-            found = bytearray()
-            async with self._reach.container.execute(FIND_SFTP_SERVER) as execution:
-                async for each in execution.output():
-                    if not each.is_error:
-                        found += each.data
+            found = b""
+            try:
+                async with (
+                    asyncio.timeout(SCRIPT_SECONDS),
+                    self._reach.container.execute(FIND_SFTP_SERVER) as execution,
+                ):
+                    async for each in execution.output():
+                        if not each.is_error:
+                            found = (found + each.data)[:LARGEST_PATH]
+            except TimeoutError as error:
+                words = f"no answer within {SCRIPT_SECONDS:g} s"
+                raise ContainerError(words) from error
             self._found_sftp_server = found.decode(errors="replace").partition("\n")[0]
         return self._found_sftp_server
 

@@ -16,6 +16,7 @@ import pytest
 from asyncssh.sftp import SFTPServerHandler
 
 from gpuruntime.gateway.ssh.sftp import MOST_OPEN_FILES, SftpFiles
+from gpuruntime.gateway.ssh.shell_files import LARGEST_LISTING, LARGEST_PATH
 from tests.rooms.gateway.ssh.local_container import LocalContainer
 from tests.rooms.gateway.ssh.ssh_world import OPTIONS, ssh_world
 from tests.rooms.gateway.ssh.test_shell_files import NAMES
@@ -158,6 +159,42 @@ async def test_an_images_own_server_is_used_if_it_has_one(tmp_path: Path) -> Non
         with pytest.raises(asyncssh.SFTPError):
             await connection.start_sftp_client()
     assert (tmp_path / "ran").read_text() == f"{tmp_path}\n"
+
+
+async def test_the_path_of_an_images_own_server_is_bounded(tmp_path: Path) -> None:
+    """The image is the tenant's, and its `sh` prints what it likes."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "sh").write_text("#!/bin/sh\nhead -c 50000 /dev/zero | tr '\\0' /\n")
+    (programs / "sh").chmod(0o755)
+    container = LocalContainer(tmp_path, paths=f"{programs}:{os.environ['PATH']}")
+    async with (
+        ssh_world(tmp_path, container=container) as world,
+        await world.login() as connection,
+    ):
+        with pytest.raises(asyncssh.SFTPError):
+            await connection.start_sftp_client()
+    assert container.executed[-1].arguments[-1] == "/" * LARGEST_PATH
+
+
+async def test_the_listings_that_a_session_reads_at_once_are_bounded(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    record = "0 0 0 0 0 0 ./a/"
+    size = LARGEST_LISTING * 2 // 3
+    (programs / "find").write_text(f"#!/bin/sh\nyes '{record}' | head -c {size - size % 17}\n")
+    (programs / "find").chmod(0o755)
+    container = LocalContainer(tmp_path, paths=f"{programs}:{os.environ['PATH']}")
+
+    async def nothing() -> None: ...
+
+    files = SftpFiles(container, drain=nothing, over=lambda: None)
+    first = files.scandir(b".")
+    assert (await anext(first)).filename == b"a"
+    with pytest.raises(asyncssh.SFTPFailure):
+        await anext(files.scandir(b"."))
+    await first.aclose()  # type: ignore[attr-defined]  # it is a generator
+    assert (await anext(files.scandir(b"."))).filename == b"a"
 
 
 async def test_without_files_neither_sftp_nor_scp_is_served(tmp_path: Path) -> None:

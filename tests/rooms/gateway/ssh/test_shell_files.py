@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ async def test_every_name_is_created_listed_renamed_and_removed(
     await files.remove(name)
     await files.remove(b"link")
     await files.make_folder(name, 0o700)
-    assert await files.listing(name) == []
+    assert list(await files.listing(name)) == []
     await files.remove_folder(name)
     assert list(os.scandir(tmp_path)) == []
 
@@ -230,3 +231,32 @@ async def test_an_image_without_the_programs_says_so(tmp_path: Path) -> None:
     assert "the image lacks a program" in str(await refusal_of(without_sh, b"a"))
     with pytest.raises(FileError, match="the image lacks a program"):
         await without_sh.listing(b".")
+
+
+def fake(folder: Path, name: str, script: str) -> LocalContainer:
+    """Return a container in which a program is replaced by a script."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+    (programs / name).chmod(0o755)
+    return LocalContainer(folder, paths=f"{programs}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("piece", [b"a", b"1 1 1 1 1 1 ./", b"1 ", b"0 0 0 0 0 0 ./a/"], ids=repr)
+async def test_output_that_is_no_listing_is_refused_in_linear_time(
+    tmp_path: Path, piece: bytes
+) -> None:
+    """The image is the tenant's, and its programs print what they like."""
+    (tmp_path / "printed").write_bytes(piece * (1024 * 1024 // len(piece)))
+    files = ShellFiles(fake(tmp_path, "find", f"cat {tmp_path}/printed"))
+    listed = await files.listing(b".")
+    began_at = time.process_time()
+    with pytest.raises(FileError, match="the image's find or stat says"):
+        list(listed)
+    assert time.process_time() - began_at < 1.0, "a quadratic search takes half an hour"
+
+
+async def test_a_space_that_is_no_numbers_is_a_fault(tmp_path: Path) -> None:
+    files = ShellFiles(fake(tmp_path, "stat", "echo a lot"))
+    with pytest.raises(FileError, match="the image's stat says 'a lot"):
+        await files.free_space(b".")
