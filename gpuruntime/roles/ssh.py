@@ -83,7 +83,7 @@ def ssh_verb(context: GatewayContext, server: SshServer) -> UnitHandler:
     """Return the handler of SSH within WebSockets."""
     from gpuruntime.gateway.ssh.web_socket import SshVerb  # noqa: PLC0415 - the extra
 
-    return SshVerb(context.waker, server).serve
+    return SshVerb(context.waker, context.connections, server).serve
 
 
 def write_host_key_once(path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from typing import Any, Final, assert_never
 
@@ -13,7 +13,13 @@ import attrs
 import structlog
 
 from gpuruntime.concurrency.clock import loop_time
-from gpuruntime.gateway.connections import ConnectionKind, Connections, End
+from gpuruntime.gateway.connections import (
+    Connection,
+    ConnectionKind,
+    Connections,
+    End,
+    end_of,
+)
 from gpuruntime.gateway.errors import Code, GatewayError
 from gpuruntime.gateway.gate import Gate, Visitor
 from gpuruntime.gateway.ssh.container import Reach
@@ -71,34 +77,42 @@ class SshServer:
                     continue
                 tasks.create_task(self.serve(caller), name="ssh connection")
 
-    async def serve(self, caller: socket.socket, visitor: Visitor | None = None) -> None:
+    async def serve(self, caller: socket.socket, visit: Connection | None = None) -> None:
         """Serve one connection to its end, and close its socket.
 
-        A caller that is a visitor already logs in to that unit without showing a ticket again.
+        A caller that visits a unit already logs in to it without showing a ticket again.
         """
         if self._logging_in >= self._options.most_logins:
             self._context.meter.count("gateway_refused_total", reason="logins")
             caller.close()
             return
         try:
-            await self._serve(caller, visitor)
+            await self._serve(caller, visit)
         except Exception:
             # A fault of one connection must end no other one.
             log.exception("ssh connection failed")
 
-    async def _serve(self, caller: socket.socket, visitor: Visitor | None) -> None:
+    async def _serve(self, caller: socket.socket, visit: Connection | None) -> None:
         context, window = self._context, self._options.window_bytes
-        login = Login(self._logins, context.meter, visitor=visitor, window_bytes=window)
+        known = visit.visitor if visit else None
+        login = Login(self._logins, context.meter, visitor=known, window_bytes=window)
         connection = await self._login(caller, login)
         if connection is None:
             return
         try:
             admitted = await self._awakened(connection, login)
             # It is held until the last session has ended.
-            with context.connections.open(admitted, ConnectionKind.SSH) as visit:
+            with (
+                nullcontext(visit)
+                if visit is not None and admitted is known
+                else context.connections.open(admitted, ConnectionKind.SSH)
+            ) as own:
+                # What was revoked just before the connection counted.
+                if reason := end_of(admitted, login.recognize().unit):
+                    own.end(reason)
                 async with asyncio.TaskGroup() as tasks:
                     unit = UnitConnection(
-                        visit,
+                        own,
                         context.connections,
                         context.reach_of(admitted.unit),
                         self._options,

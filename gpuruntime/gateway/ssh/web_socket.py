@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gpuruntime.gateway.connections import Connection, ConnectionKind, Connections
 from gpuruntime.gateway.containers.caller_socket import (
     CallerGoneError,
     CallerSocket,
@@ -31,8 +32,9 @@ _END: Final = "end"
 
 
 class SshVerb:
-    def __init__(self, waker: Waker, server: SshServer) -> None:
+    def __init__(self, waker: Waker, connections: Connections, server: SshServer) -> None:
         self._waker = waker
+        self._connections = connections
         self._server = server
 
     async def serve(self, request: web.Request, unit: str) -> web.StreamResponse:
@@ -41,13 +43,18 @@ class SshVerb:
         wanted = Wanted(use=Use.SSH, name=unit)
         visitor = await self._waker.admit(presented, wanted, may_hold=True)
         demand_upgrade(request)
+        # Counted and ended from here on: a revocation during the login must not be missed.
+        with self._connections.open(visitor, ConnectionKind.SSH) as visit:
+            return await self._pass(request, visit)
+
+    async def _pass(self, request: web.Request, visit: Connection) -> web.StreamResponse:
         caller = await accept(request, protocols=(), largest=LARGEST_MESSAGE)
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
             theirs.setblocking(False)
             async with asyncio.TaskGroup() as tasks:
-                served = tasks.create_task(self._server.serve(theirs, visitor))
+                served = tasks.create_task(self._server.serve(theirs, visit))
                 forth = tasks.create_task(_forth(caller, ours))
                 probe = tasks.create_task(_probe(caller))
                 back = tasks.create_task(_back(ours, caller))

@@ -99,7 +99,9 @@ def whole_gateway(world: World) -> Gateway:
     verbs = {
         "exec": ExecVerb(context.waker, sessions).serve,
         "forward": ForwardVerb(context.waker, forwards, has_exec=True).serve,
-        "ssh": SshVerb(context.waker, SshServer(ssh, OPTIONS, HOST_KEY)).serve,
+        "ssh": SshVerb(
+            context.waker, context.connections, SshServer(ssh, OPTIONS, HOST_KEY)
+        ).serve,
     }
     return Gateway(
         context, Handlers(verbs=verbs, terminal=TerminalPage(sessions, admission).serve)

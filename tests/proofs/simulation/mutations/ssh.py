@@ -29,6 +29,13 @@ SSH: Final = (
         f"{_TESTS}/test_server.py::test_a_connection_ends_after_its_ticket_and_the_grace",
     ),
     Mutation(
+        "SSH within a WebSocket misses what is revoked during its login",
+        "gpuruntime.gateway.ssh.server",
+        "if visit is not None and admitted is known",
+        "if False",
+        f"{_TESTS}/test_web_socket.py::test_a_revocation_during_the_login_ends_the_connection",
+    ),
+    Mutation(
         "a file that was not written is reported good",
         "gpuruntime.gateway.ssh.shell_file",
         "        if code != 0:\n            return error_of(code, self._words)\n",
