@@ -20,17 +20,22 @@ SANDBOX: Final = "sandbox"
 _POLICY: Final = "Content-Security-Policy"
 _FORWARDED: Final = frozenset(
     {"forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"}
+    | {"x-forwarded-port", "x-forwarded-prefix", "x-forwarded-scheme", "x-forwarded-server"}
+    | {"x-forwarded-ssl", "x-real-ip"}
 )
 _NOT_ONWARD: Final = (
     OF_ONE_CONNECTION
     | FRAMING
     | _FORWARDED
-    | {"proxy-authorization", "proxy-authenticate", "expect"}
+    # Programs behind CGI take Proxy for the variable HTTP_PROXY.
+    | {"proxy-authorization", "proxy-authenticate", "proxy", "expect"}
 )
 _NOT_BACK: Final = (
     OF_ONE_CONNECTION
     | {"transfer-encoding", "proxy-authenticate", "proxy-authentication-info"}
     | {"clear-site-data", "strict-transport-security", "alt-svc", "service-worker-allowed"}
+    # A proxy in front of the gateway would serve a file or a location of its own.
+    | {"x-accel-redirect", "x-sendfile"}
 )
 _CROSS_ORIGIN: Final = "access-control-"
 
@@ -44,6 +49,7 @@ def onward(
         kept.popall(hdrs.COOKIE, None)
     if fault := fault_of(kept):
         raise GatewayError(Code.INVALID_REQUEST, f"the header {fault} is not plain UTF-8 text")
+    kept[hdrs.HOST] = request.headers[hdrs.HOST]  # also if Connection names it
     kept["X-Forwarded-For"] = request.remote or ""
     kept["X-Forwarded-Proto"] = address.scheme
     kept["X-Forwarded-Host"] = request.headers[hdrs.HOST]

@@ -28,12 +28,19 @@ def fault_of(headers: MultiMapping[str]) -> str:
 
 
 def without(headers: MultiMapping[str], dropped: frozenset[str]) -> CIMultiDict[str]:
-    """Drop these headers and those that Connection names, which are for the next hop alone."""
+    """Drop these headers and those that Connection names, which are for the next hop alone.
+
+    Many servers read `_` in a name as `-`, so that both name the same header.
+    """
     named = {
-        token.strip().lower()
+        _canonical(token.strip())
         for value in headers.getall(hdrs.CONNECTION, ())
         for token in value.split(",")
     }
     return CIMultiDict(
-        (name, value) for name, value in headers.items() if name.lower() not in dropped | named
+        (name, value) for name, value in headers.items() if _canonical(name) not in dropped | named
     )
+
+
+def _canonical(name: str) -> str:
+    return name.lower().replace("_", "-")
