@@ -6,6 +6,7 @@ bytes wait.
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -13,6 +14,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.concurrency.tasks import first_of
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.gateway.connections import Connection
 from gpuruntime.gateway.errors import Code, GatewayError
@@ -28,6 +30,8 @@ _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*")
 _SWITCHING: Final = 101
 _FIRST_REFUSAL: Final = 300
+# For the last bytes of a side that has ended, on their way to a slow one.
+_LAST_SECONDS: Final = 60.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -66,6 +70,7 @@ class _Unit(asyncio.Protocol):
     def __init__(self, splice: Splice, options: SpliceOptions) -> None:
         self.transport: asyncio.Transport
         self.head: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.is_writable = asyncio.Event()
         self._splice = splice
         self._options = options
         self._received = bytearray()
@@ -74,6 +79,7 @@ class _Unit(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self.is_writable.set()
         transport.set_write_buffer_limits(high=self._options.buffered)
 
     def data_received(self, data: bytes) -> None:
@@ -92,21 +98,26 @@ class _Unit(asyncio.Protocol):
         """Send what follows the head, and all that comes, to the caller."""
         self._caller = caller
         caller.set_write_buffer_limits(high=self._options.buffered)
+        if not self.is_writable.is_set():  # what the caller sent before the handshake was over
+            caller.pause_reading()
         if rest:
             self._send_on(rest)
         self.transport.resume_reading()
 
     def pause_writing(self) -> None:
+        self.is_writable.clear()
         if self._caller is not None and not self._caller.is_closing():
             self._caller.pause_reading()
 
     def resume_writing(self) -> None:
+        self.is_writable.set()
         if self._caller is not None and not self._caller.is_closing():
             self._caller.resume_reading()
 
     def connection_lost(self, _: Exception | None) -> None:
         if not self.head.done():
             self.head.set_exception(ConnectionError("no answer"))
+        self.is_writable.set()
         self._splice.close()
 
     def _send_on(self, data: bytes) -> None:
@@ -182,6 +193,7 @@ async def splice(
         request.protocol.set_parser(_FromCaller(state, unit.transport))  # type: ignore[arg-type]  # it asks for a reader of WebSockets, and calls these methods
         unit.join(caller, head.partition(_END)[2])
         await _until_ended(request, unit, state, options)
+        await _flush(request, unit, connection)
         return response
     finally:
         meter.count("gateway_bytes_total", state.to_unit, direction="to_unit")
@@ -211,8 +223,9 @@ async def _until_ended(
             state.news.clear()
             if state.is_pressed and not state.is_closed:
                 state.is_pressed = False
-                async with asyncio.timeout(options.idle_seconds):
-                    await request.writer.drain()
+                async with asyncio.timeout(min(options.idle_seconds, ends_at - now)):
+                    # A caller that takes nothing still sends, so its end may not wait for it.
+                    await first_of(request.writer.drain(), _ending(connection))
                 if not unit.transport.is_closing():
                     unit.transport.resume_reading()
     except (ConnectionError, TimeoutError):
@@ -221,12 +234,34 @@ async def _until_ended(
         connection.ended.remove_done_callback(ended)
 
 
+async def _flush(request: web.Request, unit: _Unit, connection: Connection) -> None:
+    """Wait for a while until each side has taken what the other one sent before its end.
+
+    The connection counts until then: its buffers are the memory that limits are for.
+    """
+
+    async def taken() -> None:
+        await unit.is_writable.wait()
+        await request.writer.drain()
+
+    for transport in (unit.transport, request.transport):
+        if isinstance(transport, asyncio.WriteTransport) and not transport.is_closing():
+            transport.set_write_buffer_limits(high=0)
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(_LAST_SECONDS):
+            await first_of(taken(), _ending(connection))
+
+
+async def _ending(connection: Connection) -> None:
+    await asyncio.wait((connection.ended,))
+
+
 def _close(unit: _Unit, request: web.Request | None, *, is_cut: bool) -> None:
-    """Close the sides; what one has sent before its end still reaches the other."""
+    """Close the sides, and cut one off that has not taken all of its bytes."""
     for transport in (unit.transport, request.transport if request else None):
-        if transport is None:
+        if not isinstance(transport, asyncio.WriteTransport):
             continue
-        if is_cut and isinstance(transport, asyncio.WriteTransport):
+        if is_cut or transport.get_write_buffer_size():
             transport.abort()
         else:
             transport.close()

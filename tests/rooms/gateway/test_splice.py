@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from gpuruntime.gateway.splice import are_control_frames
 from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.settings.gateway import GatewayByteSettings
 from gpuruntime.tickets.tokens import TokenType
 from tests.eventually import eventually
 from tests.rooms.gateway.service import DEMO, Caller, gateway, host_of, upstream
@@ -179,6 +181,73 @@ async def test_a_slow_side_pauses_the_other(side: str) -> None:
             pouring.cancel()
         if side == "caller":
             socket._response.connection.transport.abort()
+
+
+def stops_reading(socket: aiohttp.ClientWebSocketResponse) -> asyncio.Transport:
+    """Let the caller take no more bytes, and return its end of the connection."""
+    connection = socket._response.connection
+    assert connection is not None
+    assert isinstance(connection.transport, asyncio.Transport)
+    connection.transport.pause_reading()
+    return connection.transport
+
+
+async def test_a_revocation_ends_a_web_socket_whose_caller_takes_nothing() -> None:
+    """Its bytes would go on to the unit meanwhile."""
+    is_over = asyncio.Event()
+
+    async def pour(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await socket.send_bytes(bytes(MIB))
+        is_over.set()
+        return socket
+
+    async with (
+        upstream(pour) as port,
+        gateway(port) as caller,
+        caller.web_socket(headers=BEARER) as socket,
+    ):
+        await socket.receive_bytes()
+        transport = stops_reading(socket)
+        await asyncio.sleep(0.5)
+        assert not is_over.is_set()
+        caller.world.put(unit(generation=1))
+        await eventually(lambda: len(caller.world.connections), lambda count: count == 0)
+        async with asyncio.timeout(5):
+            await is_over.wait()
+        transport.abort()
+
+
+async def test_a_web_socket_counts_until_its_caller_has_taken_the_last_bytes() -> None:
+    """Its buffers stay, and limits on connections are limits on their memory."""
+
+    is_sent = asyncio.Event()
+
+    async def leave(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_bytes(bytes(32 * MIB))  # kernels hold a few megabytes of them
+        assert request.transport is not None
+        request.transport.close()
+        is_sent.set()
+        return socket
+
+    room = GatewayByteSettings(buffered=64 * MIB)
+    async with (
+        upstream(leave) as port,
+        gateway(port, bytes=room) as caller,
+        caller.web_socket(headers=BEARER) as socket,
+    ):
+        transport = stops_reading(socket)
+        await is_sent.wait()
+        await asyncio.sleep(0.5)
+        assert len(caller.world.connections) == 1
+        caller.world.put(unit(generation=1))
+        await eventually(lambda: len(caller.world.connections), lambda count: count == 0)
+        transport.abort()
 
 
 def masked(opcode: int, payload: bytes) -> bytes:

@@ -86,6 +86,13 @@ GATEWAY: Final = (
         f"{TESTS}connections.py",
     ),
     Mutation(
+        "a WebSocket whose caller takes nothing outlives a revocation",
+        f"{ROOM}.splice",
+        "await first_of(request.writer.drain(), _ending(connection))",
+        "await request.writer.drain()",
+        f"{TESTS}splice.py::test_a_revocation_ends_a_web_socket_whose_caller_takes_nothing",
+    ),
+    Mutation(
         "a silent watch is trusted",
         f"{ROOM}.gate",
         "watch_age_seconds > UNKNOWN_AFTER_SECONDS",
