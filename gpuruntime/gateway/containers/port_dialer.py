@@ -5,6 +5,7 @@ Pod's own loopback: a relay in the container reaches it, or the kubelet, which k
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Final, Protocol, TypeAlias
@@ -27,6 +28,7 @@ PIECE_BYTES: Final = 32 * 1024
 RELAY_SECONDS: Final = 10.0
 CLOSING_SECONDS: Final = 5.0
 _MOST_WORDS: Final = 4096
+_END_LINE: Final = re.compile(END + rb"([0-9]{1,18})")
 
 # Returns the address of a declared port as this process reaches it, or raises GatewayError.
 AddressOf: TypeAlias = Callable[[GPUUnit, int], tuple[str, int]]
@@ -153,10 +155,14 @@ class _RelayStream:
         self._execution = execution
         self._pieces = pieces
         self._words = b""
+        self._early = b""
 
     async def begins(self) -> bool:
         """Wait for the relay's first word. Return whether there is a relay."""
         async for piece in self._pieces:
+            if not piece.is_error:  # it has overtaken the word: nothing else writes output
+                self._early = piece.data
+                return True
             self._hear(piece)
             if self._words.startswith(BEGINS + b"\n"):
                 self._words = self._words.removeprefix(BEGINS + b"\n")
@@ -170,8 +176,10 @@ class _RelayStream:
         await self._execution.end_input()
 
     async def output(self) -> AsyncIterator[bytes]:
-        count = 0
+        count = len(self._early)
         is_ended = False
+        if self._early:
+            yield self._early
         try:
             async for piece in self._pieces:
                 self._hear(piece)
@@ -198,10 +206,8 @@ class _RelayStream:
 
     def _ends_after(self, count: int) -> bool:
         """Return whether the far side has ended its half with the bytes that have come."""
-        for line in self._words.split(b"\n")[:-1]:
-            if line.startswith(END):
-                return count >= int(line.removeprefix(END))
-        return False
+        ends = filter(None, map(_END_LINE.fullmatch, self._words.split(b"\n")[:-1]))
+        return any(count >= int(end[1]) for end in ends)
 
 
 class _KubeletStream:

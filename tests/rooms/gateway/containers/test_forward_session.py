@@ -262,6 +262,25 @@ async def test_the_relays_end_waits_for_the_bytes_before_it() -> None:
         assert await relay.receive() == b"\x00still"
 
 
+async def test_bytes_that_overtake_the_relays_first_word_are_not_lost() -> None:
+    """Servers such as those of SSH speak first, and the streams of a container race."""
+    async with scene(LOOPBACK) as at, at.site.open() as caller:
+        relay = await relay_of(at)
+        for message in (b"\x01SSH", b"\x02relay\n", b"\x01-2.0", b"\x02end 7\n"):
+            await relay.send(message)
+        messages = [(await caller.receive()).data for _ in range(3)]
+        assert messages == [b"SSH", b"-2.0", "end"]
+
+
+@pytest.mark.parametrize("words", [b"end x\n", b"end \n", b"end -1\n", b"end " + b"9" * 99])
+async def test_an_end_that_is_no_number_ends_nothing(words: bytes) -> None:
+    async with scene(LOOPBACK) as at, at.site.open() as caller:
+        relay = await relay_of(at)
+        for message in (b"\x02relay\n", b"\x02" + words, b"\x01on"):
+            await relay.send(message)
+        assert (await caller.receive()).data == b"on"
+
+
 async def test_a_relay_that_cannot_connect_says_why() -> None:
     async with scene(LOOPBACK) as at, at.site.open() as caller:
         relay = await relay_of(at)
