@@ -51,6 +51,29 @@ export function problemBox() {
   };
 }
 
+/**
+ * A button whose action may be refused: the problem box says why. It is disabled until the action
+ * has ended, and keeps the focus.
+ */
+export function actionButton(label, problem, act, attributes = {}) {
+  async function run() {
+    problem.clear();
+    made.disabled = true;
+    made.setAttribute("aria-busy", "true");
+    try {
+      await act();
+    } catch (error) {
+      problem.show(error);
+    } finally {
+      made.disabled = false;
+      made.removeAttribute("aria-busy");
+      if (document.activeElement === document.body) made.focus();
+    }
+  }
+  const made = button(label, run, attributes);
+  return made;
+}
+
 /** Asks before something is done that cannot be taken back. */
 export function confirmDialog({ title, text, facts = [], label, isDanger = false, act, done }) {
   const { dialog, content, close } = openDialog(title);
@@ -58,24 +81,13 @@ export function confirmDialog({ title, text, facts = [], label, isDanger = false
   const problem = problemBox();
   const textId = freshId("text");
   dialog.setAttribute("aria-describedby", textId);
-  const yes = button(label, () => run(), { class: isDanger ? "danger" : "primary" });
-  const no = button("Cancel", close, { class: "plain" });
   async function run() {
-    problem.clear();
-    yes.disabled = true;
-    yes.setAttribute("aria-busy", "true");
-    try {
-      await act();
-      close();
-      say(done);
-    } catch (error) {
-      problem.show(error);
-      yes.focus();
-    } finally {
-      yes.disabled = false;
-      yes.removeAttribute("aria-busy");
-    }
+    await act();
+    close();
+    say(done);
   }
+  const yes = actionButton(label, problem, run, { class: isDanger ? "danger" : "primary" });
+  const no = button("Cancel", close, { class: "plain" });
   content.append(
     element("p", { id: textId }, text),
     ...(facts.length ? [factList(facts)] : []),
@@ -164,20 +176,12 @@ export function formDialog({
   }
 
   function review(body) {
-    const yes = button(label, () => run(), { class: "primary" });
     async function run() {
-      problem.clear();
-      yes.disabled = true;
-      try {
-        const answer = await send(body);
-        close();
-        say(done(body, answer));
-      } catch (error) {
-        problem.show(error);
-        yes.disabled = false;
-        yes.focus();
-      }
+      const answer = await send(body);
+      close();
+      say(done(body, answer));
     }
+    const yes = actionButton(label, problem, run, { class: "primary" });
     const facts = Object.entries(shown(body))
       .filter(([name]) => name !== "operationID")
       .map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]);

@@ -1,51 +1,59 @@
 // Ways into a unit through the gateway: each press asks the api for a ticket of its own.
 
 import { call, pathOf } from "./api.js";
-import { button, element, say } from "./elements.js";
+import { actionButton, factList } from "./dialogs.js";
+import { button, element } from "./elements.js";
 
 /** The ways to reach a unit, or nothing if no gateway reaches it. */
 export function reachActions(unit, problem) {
   const { name, access } = unit;
   if (!access.slug) return [];
   const place = element("div", { class: "reached" });
-
-  function action(label, use) {
-    const made = button(label, async () => {
-      problem.clear();
-      made.disabled = true;
-      try {
-        await use();
-      } catch (error) {
-        problem.show(error);
-      } finally {
-        made.disabled = false;
-      }
-    });
-    return made;
-  }
+  // A modal dialog hides the rest of the page from screen readers, also what `say` says there.
+  const status = element("p", { class: "muted", role: "status" });
 
   async function ticket(body) {
     return (await call("POST", `/gpu-units${pathOf(name)}/tickets`, body)).data;
   }
 
-  const ports = Object.keys(access.urls).map((port) =>
-    action(`Open ${port}`, async () => {
-      open((await ticket({ uses: ["http"], port })).url);
-    }),
+  function opener(label, url) {
+    const spoken = { "aria-label": `${label} in a new tab` };
+    return actionButton(label, problem, async () => open(await url()), spoken);
+  }
+
+  const ports = Object.entries(access.urls).map(([port, url]) => [
+    port,
+    element(
+      "span",
+      { class: "port" },
+      element("code", {}, url),
+      opener(`Open ${port}`, async () => (await ticket({ uses: ["http"], port })).url),
+    ),
+  ]);
+  const terminal = opener(
+    "Terminal",
+    async () => (await ticket({ uses: ["exec"] })).terminalURL,
   );
-  const terminal = action("Terminal", async () => {
-    open((await ticket({ uses: ["exec"] })).terminalURL);
-  });
-  const ssh = action("Copy ssh command", async () => {
+  const ssh = actionButton("Copy ssh command", problem, async () => {
     const given = await ticket({ uses: ["ssh"] });
     if (!given.ssh) throw new Error("the gateway has no SSH listener: see gateway.ssh");
-    place.replaceChildren(...sshFacts(given, access.sshKeys));
+    place.replaceChildren(...sshFacts(given, access.sshKeys, copy));
     await copy(given.ssh.command, "The command is copied.");
   });
+
+  /** Pages without encryption have no clipboard; what is to be copied is shown beside the button. */
+  async function copy(text, words) {
+    if (!navigator.clipboard) return;
+    await navigator.clipboard.writeText(text);
+    status.textContent = words;
+  }
+
   return [
     element("h3", {}, "Reach it"),
-    element("div", { class: "reach" }, ...ports, terminal, ssh),
+    factList(ports),
+    element("div", { class: "reach" }, terminal, ssh),
     place,
+    status,
   ];
 }
 
@@ -53,7 +61,7 @@ function open(url) {
   window.open(url, "_blank", "noopener");
 }
 
-function sshFacts({ ticket, ssh, expiresAt }, keys) {
+function sshFacts({ ticket, ssh, expiresAt }, keys, copy) {
   const parts = [element("p", {}, element("code", {}, ssh.command))];
   if (keys.length === 0) {
     const until = new Date(expiresAt).toLocaleTimeString();
@@ -67,11 +75,4 @@ function sshFacts({ ticket, ssh, expiresAt }, keys) {
     );
   }
   return parts;
-}
-
-/** Pages without encryption have no clipboard; what is to be copied is shown beside the button. */
-async function copy(text, words) {
-  if (!navigator.clipboard) return;
-  await navigator.clipboard.writeText(text);
-  say(words);
 }

@@ -1,7 +1,14 @@
 // Units that serve somebody, and what one of them is.
 
 import { call, operationId, pathOf } from "./api.js";
-import { confirmDialog, factList, formDialog, openDialog, problemBox } from "./dialogs.js";
+import {
+  actionButton,
+  confirmDialog,
+  factList,
+  formDialog,
+  openDialog,
+  problemBox,
+} from "./dialogs.js";
 import { button, element, phaseBadge, rowButton, say } from "./elements.js";
 import { LiveList } from "./lists.js";
 import { age, clockTime } from "./moments.js";
@@ -220,18 +227,11 @@ function unitFacts(unit) {
 function unitActions(unit, close, problem) {
   const { name, suspended } = unit;
   async function switchOver() {
-    problem.clear();
-    toggle.disabled = true;
-    try {
-      await call("PUT", `/gpu-units${pathOf(name)}`, { suspended: !suspended });
-      close();
-      say(suspended ? `Unit ${name} is resumed.` : `Unit ${name} is suspended.`);
-    } catch (error) {
-      problem.show(error);
-      toggle.disabled = false;
-    }
+    await call("PUT", `/gpu-units${pathOf(name)}`, { suspended: !suspended });
+    close();
+    say(suspended ? `Unit ${name} is resumed.` : `Unit ${name} is suspended.`);
   }
-  const toggle = button(suspended ? "Resume" : "Suspend", switchOver);
+  const toggle = actionButton(suspended ? "Resume" : "Suspend", problem, switchOver);
   const remove = button("Delete…", () => {
     close();
     deleteUnit(name);

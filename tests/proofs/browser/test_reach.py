@@ -16,6 +16,7 @@ from gpuruntime.tickets.keys import KeyRing, TicketKey
 from gpuruntime.tickets.tokens import TokenType, verify
 from tests.proofs.browser.chromium import Browser
 from tests.proofs.browser.site import Site, add_unit
+from tests.proofs.browser.test_use import CONTRAST, nameless
 from tests.rooms.api.service import service
 from tests.rooms.operations.cluster import INSTANCE, Cluster, clock
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.cluster
 
 RING = KeyRing((TicketKey(id="k1", secret=b"1" * 32),))
 TEMPLATE = {"ports": [{"name": "http", "port": 8080}]}
+URLS = {"http": f"https://8080--demo-abcdefgh.{'a-long-label.' * 4}example.com"}
 ADDRESS = parse_public_url("https://*.units.example.com")
 SSH = ("ssh.example.com", 2222)
 # Tabs and the clipboard of the test's browser.
@@ -39,7 +41,7 @@ async def dialog_of_a_unit(
     cluster = Cluster()
     access = {"sshKeys": list(keys)} if keys else {}
     add_unit(cluster, "demo", template=TEMPLATE, access=access)
-    status = {"access": {"slug": "demo-abcdefgh", "urls": {"http": "https://x.example.com"}}}
+    status = {"access": {"slug": "demo-abcdefgh", "urls": URLS}}
     path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")
     cluster.call("PATCH", path, {"status": status})
     gateway = GatewayOptions(address=ADDRESS, ssh_address=SSH, host_keys=(), has_exec=has_exec)
@@ -61,12 +63,43 @@ def entry_in(url: str) -> Any:
     return verify(token, TokenType.ENTRY, RING, clock().timestamp())
 
 
+async def test_the_ports_are_shown_with_their_addresses_on_a_phone_too(browser: Browser) -> None:
+    async with dialog_of_a_unit(browser) as site:
+        shown = "[...document.querySelectorAll('dialog .port')].map(e => [e.closest('div')"
+        shown += ".querySelector('dt').innerText, e.querySelector('code').innerText])"
+        assert await site.tab.evaluate(shown) == [list(each) for each in URLS.items()]
+        await site.tab.look(320, 640)
+        assert await site.tab.evaluate("document.documentElement.scrollWidth") <= 320
+        wide = "[...document.querySelectorAll('dialog *')].filter(e => e.offsetParent"
+        wide += " && e.getBoundingClientRect().right > 320.5).map(e => e.outerHTML.slice(0, 80))"
+        assert await site.tab.evaluate(wide) == []
+        assert await nameless(site) == []
+        for scheme in ("light", "dark"):
+            await site.tab.look(1280, 800, scheme=scheme)
+            assert await site.tab.evaluate(CONTRAST) == []
+
+
+async def test_the_ways_are_used_by_keyboard_and_keep_the_focus(browser: Browser) -> None:
+    async with dialog_of_a_unit(browser) as site:
+        names = ("Open http in a new tab", "Terminal in a new tab", "Copy ssh command")
+        await site.tab.evaluate("document.querySelector('dialog .port button').focus()")
+        for count, name in enumerate(names, 1):
+            assert await site.focused() == name
+            await site.tab.press("Enter")
+            await site.tab.until(f"opened.length + copied.length === {count}")
+            await site.tab.until("!document.querySelector('dialog [aria-busy]')")
+            assert await site.focused() == name
+            await site.tab.press("Tab")
+        spoken = "document.querySelector('dialog [role=status]').innerText"
+        assert await site.tab.evaluate(spoken) == "The command is copied."
+
+
 async def test_a_port_and_a_terminal_open_in_tabs_of_their_own(browser: Browser) -> None:
     async with dialog_of_a_unit(browser) as site:
         assert await site.tab.evaluate("opened") == []
-        await site.press("Open http")
+        await site.press("Open http in a new tab")
         await site.tab.until("opened.length === 1")
-        await site.press("Terminal")
+        await site.press("Terminal in a new tab")
         await site.tab.until("opened.length === 2")
         opened = json.loads(await site.tab.evaluate("JSON.stringify(opened)"))
     hosts = [urlsplit(url).hostname.partition("--")[0] for url, _, _ in opened]
@@ -102,7 +135,7 @@ async def test_with_keys_the_ssh_command_needs_no_password(browser: Browser) -> 
 
 async def test_a_gateway_without_exec_says_so(browser: Browser) -> None:
     async with dialog_of_a_unit(browser, has_exec=False) as site:
-        await site.press("Terminal")
+        await site.press("Terminal in a new tab")
         await site.tab.until(
             "document.querySelector('dialog [role=alert]').innerText.includes('without exec')"
         )
