@@ -23,6 +23,7 @@ ADDRESSES = {
     "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
     "GPURUNTIME_KUBECONFIG": ("kubernetes", "kubeconfig"),
     "GPURUNTIME_NATS_URL": ("nats", "url"),
+    "GPURUNTIME_GATEWAY_URL": ("gateway", "publicURL"),
     "GPURUNTIME_POSTGRES_URL": ("results", "postgres", "url"),
 }
 
