@@ -44,8 +44,19 @@ NOT_FOR_EVERYBODY: Final = frozenset(
 
 
 def granted() -> set[Right]:
-    """Return the rights that all manifests grant, without those that only admission checks."""
-    return {right for right in _granted() if right.resource not in ASKED_BY_ADMISSION}
+    """Return the rights that all manifests grant, without those that only admission checks.
+
+    It leaves out those of the component `gateway-exec`, too: its own test removes each of them.
+    """
+    return {
+        right
+        for right in _granted()
+        if right.resource not in ASKED_BY_ADMISSION and not is_of_gateway_exec(right)
+    }
+
+
+def is_of_gateway_exec(right: Right) -> bool:
+    return right.role == "gateway" and right.resource.partition("/")[0] == "pods"
 
 
 def used(events: Iterable[dict[str, Any]]) -> set[Right]:

@@ -4,14 +4,8 @@ from typing import Any
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.activity import ACTIVITY_PORT, GATEWAY_APP
-from tests.policies import Endpoint, Network
 from tests.rooms.manifests.overlays import documents, sources
-from tests.rooms.manifests.test_network import EVERYBODY, NAMESPACES, SYSTEM
-
-GATEWAY = Endpoint(
-    namespace=SYSTEM,
-    labels={labels.APP_NAME: GATEWAY_APP, "app.kubernetes.io/part-of": "gpuruntime"},
-)
+from tests.rooms.manifests.test_network import EVERYBODY, SYSTEM, network
 
 
 def of_component(kind: str) -> list[dict[str, Any]]:
@@ -33,7 +27,7 @@ def test_the_manager_may_list_pods_of_the_system_namespace_and_nothing_else() ->
 def test_without_the_component_the_manager_lists_no_pods_of_its_namespace() -> None:
     rules = [
         rule
-        for role in documents("Role")
+        for role in documents("Role", "minimal")
         if role["metadata"]["namespace"] == SYSTEM
         for rule in role["rules"]
     ]
@@ -41,11 +35,13 @@ def test_without_the_component_the_manager_lists_no_pods_of_its_namespace() -> N
 
 
 def test_only_the_manager_reaches_the_port_of_activity() -> None:
-    policies = (*documents("NetworkPolicy"), *of_component("NetworkPolicy"))
-    network = Network(namespaces=NAMESPACES, policies=policies)
+    gateway = EVERYBODY["gateway"]
+    assert gateway.labels[labels.APP_NAME] == GATEWAY_APP
+    assert gateway.ports["activity"] == (ACTIVITY_PORT, "TCP")
+    others = {name: each for name, each in EVERYBODY.items() if each is not gateway}
     reaching = [
         name
-        for name, source in EVERYBODY.items()
-        if network.permits(source, GATEWAY, ACTIVITY_PORT)
+        for name, source in others.items()
+        if network().permits(source, gateway, ACTIVITY_PORT)
     ]
     assert reaching == ["manager"]

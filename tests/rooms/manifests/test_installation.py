@@ -101,7 +101,7 @@ def test_the_server_finds_no_type_errors_in_the_policies(full: ControlPlane) -> 
         }
 
     seen = eventually_blocking(checks, lambda found: None not in found.values())
-    names = ("claims", "namespaces", "secrets", "status")
+    names = ("claims", "gateway-exec", "namespaces", "secrets", "status")
     assert seen == {f"gpuruntime-{name}": {} for name in names}
 
 

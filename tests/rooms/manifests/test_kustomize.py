@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,23 @@ def rendered(kubectl: str | Path, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def overlay_elsewhere(folder: Path) -> Path:
+def overlay_elsewhere(folder: Path, overlay: str = "minimal") -> Path:
     """Return an overlay of other namespaces, as docs/install.md shows it, beside the manifests."""
+    files = {
+        "kustomization.yaml": "components: [gpuruntime/manifests/namespaces]",
+        "namespaces.yaml": "name: gpuruntime-namespaces",
+    }
+    made = overlay_of_page(folder, files)
+    path = made / "kustomization.yaml"
+    path.write_text(path.read_text().replace("overlays/minimal", f"overlays/{overlay}"))
+    return made
+
+
+def overlay_of_page(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write the blocks of docs/install.md that have these words, beside the manifests."""
     shutil.copytree(MANIFESTS, folder / "gpuruntime" / "manifests")
     blocks = [block.text for block in page_of("docs/install.md").blocks]
-    for name, words in (
-        ("kustomization.yaml", "components: [gpuruntime/manifests/namespaces]"),
-        ("namespaces.yaml", "name: gpuruntime-namespaces"),
-    ):
+    for name, words in files.items():
         (text,) = [block for block in blocks if words in block]
         (folder / name).write_text(text)
     return folder
@@ -62,9 +72,12 @@ def test_an_installed_kubectl_renders_the_same(overlay: str) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed here")
-def test_an_overlay_with_other_namespaces_names_no_default_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overlay", NAMES)
+def test_an_overlay_with_other_namespaces_names_no_default_one(
+    overlay: str, tmp_path: Path
+) -> None:
     assert KUBECTL is not None
-    text = rendered(KUBECTL, overlay_elsewhere(tmp_path))
+    text = rendered(KUBECTL, overlay_elsewhere(tmp_path, overlay))
     assert re.findall(r"(?<!gpu)runtime-(?:stock|instance|system)", text) == []
     documents = list(yaml.safe_load_all(text))
     names = {each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"}
@@ -72,6 +85,28 @@ def test_an_overlay_with_other_namespaces_names_no_default_one(tmp_path: Path) -
     assert "gpuruntime-namespaces" not in {
         each["metadata"]["name"] for each in documents if each["kind"] == "ConfigMap"
     }
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed here")
+def test_the_overlay_of_the_page_with_a_gateway_gives_its_address_to_every_role(
+    tmp_path: Path,
+) -> None:
+    assert KUBECTL is not None
+    files = {"kustomization.yaml": "manifests/gateway-exec]"}
+    path = overlay_of_page(tmp_path, files) / "kustomization.yaml"
+    path.write_text(path.read_text().replace("*.units.example.com", "*.units.here.example"))
+    documents = list(yaml.safe_load_all(rendered(KUBECTL, tmp_path)))
+    maps = {each["metadata"]["name"]: each for each in documents if each["kind"] == "ConfigMap"}
+    addresses = {}
+    for each in documents:
+        if each["kind"] == "Deployment":
+            [container] = each["spec"]["template"]["spec"]["containers"]
+            [variable] = container["env"]
+            source = variable["valueFrom"]["configMapKeyRef"]
+            addresses[container["name"]] = maps[source["name"]]["data"][source["key"]]
+    assert addresses == dict.fromkeys(
+        ("manager", "api", "gateway"), "https://*.units.here.example"
+    )
 
 
 @pytest.mark.cluster

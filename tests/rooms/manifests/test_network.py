@@ -6,6 +6,12 @@ from collections.abc import Iterator
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.file_servers import ACCESSOR_PORT
+from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.reconcilers.children.network_policies import unit_rules
+from gpuruntime.reconcilers.options import NetworkOptions
+from tests.options import configured
 from tests.policies import Endpoint, Network
 from tests.rooms.manifests.overlays import documents
 
@@ -15,14 +21,16 @@ NAMESPACES = {
     "callers": {"runtime.lokiwager.io/access": "true"},
     "elsewhere": {},
 }
-KUBERNETES = ("manager", "api", "activator")
+KUBERNETES = ("manager", "api", "activator", "gateway")
 # None of our policies selects these.
 OPEN = ("another of the system", "caller", "stranger", "dns", "cache of dns", "outside")
 BROKER = ("api", "activator", "results")
 DATABASE = ("api", "results")
-OURS = ("manager", "api", "activator", "results")
-PORTS = {"http": 8080, "operations": 8081}
-ALL_PORTS = (53, 443, 4222, 5000, 5432, 6443, 8080, 8081, 8443, 16443)
+OURS = ("manager", "api", "activator", "results", "gateway")
+PORTS = {"http": 8080, "operations": 8081, "activity": 8082, "gateway": 8090, "ssh": 2222}
+# A unit of the tests declares this one.
+UNIT_PORT = 7000
+ALL_PORTS = (53, 443, 4222, 5000, 5432, 6443, UNIT_PORT, *PORTS.values(), 8443, 16443)
 
 Pair = tuple[str, str, int]
 
@@ -60,7 +68,13 @@ def reachable() -> Iterator[Pair]:
         for target in OURS:
             if source not in OURS and source not in ("unit", "files"):
                 yield source, target, PORTS["operations"]
-    yield "caller", "api", PORTS["http"]
+        if source not in OURS and source not in ("unit", "files"):
+            yield source, "gateway", PORTS["ssh"]
+    for caller in ("caller", "gateway"):
+        yield caller, "api", PORTS["http"]
+    yield "caller", "gateway", PORTS["gateway"]
+    yield "manager", "gateway", PORTS["activity"]
+    yield "gateway", "unit", UNIT_PORT
     for source in OURS:
         yield source, "dns", 53
         yield source, "cache of dns", 53
@@ -74,7 +88,16 @@ def reachable() -> Iterator[Pair]:
 
 
 def network() -> Network:
-    """Return the policies, with the manager's own one that admits the API to file servers."""
+    """Return the policies, with the manager's own ones of a file server and of a unit."""
+    pods = {labels.UNIT: "web"}
+    unit = GPUUnit(
+        metadata=ObjectMeta(name="web", namespace=INSTANCE),
+        spec=GPUUnitSpec(
+            specName="g1.1", template=Template(ports=(Port(name="http", port=UNIT_PORT),))
+        ),
+    )
+    rules = unit_rules(unit, pods, configured(NetworkOptions), gateway_namespace=SYSTEM)
+    web = {"metadata": {"name": "web", "namespace": INSTANCE}, "spec": rules}
     files = {
         "metadata": {"name": "files", "namespace": INSTANCE},
         "spec": {
@@ -83,7 +106,7 @@ def network() -> Network:
             "ingress": [{"ports": [{"port": ACCESSOR_PORT}]}],
         },
     }
-    return Network(namespaces=NAMESPACES, policies=(*documents("NetworkPolicy"), files))
+    return Network(namespaces=NAMESPACES, policies=(*documents("NetworkPolicy"), files, web))
 
 
 def test_every_connection_is_permitted_or_denied_as_the_table_says() -> None:

@@ -1,5 +1,6 @@
 """Each overlay is complete: everything that its Pods name exists, and every Pod is guarded."""
 
+import copy
 import json
 import re
 from importlib.metadata import version
@@ -16,11 +17,18 @@ from gpuruntime.settings.access import AuthMode
 from gpuruntime.settings.load import load
 from gpuruntime.settings.results import StoreKind
 from tests.rooms.manifests.overlays import MANIFESTS, NAMES, documents, everything, sources
+from tests.row_ids import in_words
 
-ROLES = {"minimal": {"manager", "api"}, "full": {"manager", "api", "activator", "results"}}
+ROLES = {
+    "minimal": {"manager", "api"},
+    "full": {"manager", "api", "activator", "results", "gateway"},
+}
 FOLDERS = {
     "minimal": ("crds", "base", "control-plane"),
-    "full": ("crds", "base", "control-plane", "serverless", "authentication"),
+    "full": (
+        *("crds", "base", "control-plane", "serverless", "authentication"),
+        *("gateway", "gateway-exec"),
+    ),
 }
 SIZES = {"cpu", "memory", "ephemeral-storage"}
 CLUSTER_WIDE = {
@@ -29,6 +37,7 @@ CLUSTER_WIDE = {
 }
 # The variable in which the manifests of `full` give the broker's address.
 BROKER = {"GPURUNTIME_NATS_URL": "nats://nats.nats.svc:4222"}
+OF_BROKER = ("manager", "api", "activator", "results")
 
 
 def name_of(document: dict[str, Any]) -> tuple[str, str, str]:
@@ -55,7 +64,7 @@ def overlay(request: pytest.FixtureRequest) -> str:
 def unrendered(document: dict[str, Any]) -> Any:
     """Return a rendered document without the image's tag and the hashes of ConfigMaps' names."""
     text = json.dumps(document).replace(f'"gpuruntime:{version("gpuruntime")}"', '"gpuruntime"')
-    return json.loads(re.sub(r'("name": "gpuruntime-[a-z]+)-[24-9bcdfghkmt]{10}"', r'\1"', text))
+    return json.loads(re.sub(r'("name": "gpuruntime-[a-z-]+)-[24-9bcdfghkmt]{10}"', r'\1"', text))
 
 
 def has(whole: Any, part: Any) -> bool:
@@ -75,15 +84,33 @@ def test_the_rendered_overlay_has_every_object_of_its_folders_once(overlay: str)
     found = [one for one in everything(overlay) if one["kind"] != "ConfigMap"]
     assert sorted(map(name_of, found)) == sorted(written)
     for one in found:
-        is_patched = overlay == "full" and one["kind"] == "Deployment"
         plain, source = unrendered(one), written[name_of(one)]
+        is_patched = overlay == "full" and one["kind"] == "Deployment"
+        if is_patched and source["metadata"]["name"] == "gpuruntime-api":
+            source = without_secrets(source)
         assert has(plain, source) if is_patched else plain == source, name_of(one)
 
 
-@pytest.mark.parametrize("role", sorted(ROLES["full"]))
-def test_the_rendered_deployments_of_full_are_patched(role: str) -> None:
-    patch = yaml.safe_load((MANIFESTS / "overlays" / "full" / f"{role}-secrets.yaml").read_text())
-    assert has(deployments("full")[role], patch)
+def without_secrets(api: dict[str, Any]) -> Any:
+    """Return the api without the volume that the gateway's component replaces."""
+    made = copy.deepcopy(api)
+    volumes = made["spec"]["template"]["spec"]["volumes"]
+    volumes.remove(next(each for each in volumes if each["name"] == "secrets"))
+    return made
+
+
+PATCHES = [(role, f"overlays/full/{role}-secrets.yaml") for role in OF_BROKER] + [
+    (role, f"gateway/address-for-{role}.yaml") for role in ("manager", "api")
+]
+
+
+@pytest.mark.parametrize(("role", "file"), PATCHES, ids=in_words)
+def test_the_rendered_deployments_of_full_are_patched(role: str, file: str) -> None:
+    patch = yaml.safe_load((MANIFESTS / file).read_text())
+    for volume in patch["spec"]["template"]["spec"].get("volumes", ()):
+        if volume.get("projected"):
+            assert volume.pop("secret") is None
+    assert has(unrendered(deployments("full")[role]), patch)
 
 
 def test_the_rendered_config_maps_have_the_configuration_files(overlay: str) -> None:
@@ -91,11 +118,15 @@ def test_the_rendered_config_maps_have_the_configuration_files(overlay: str) -> 
     maps = {
         unrendered(one)["metadata"]["name"]: one["data"] for one in documents("ConfigMap", overlay)
     }
-    assert maps == {
-        f"gpuruntime-{role}": {
-            f"{role}.yaml": (MANIFESTS / file_of[overlay].format(role)).read_text()
+    files = {role: file_of[overlay].format(role) for role in ROLES[overlay]}
+    if overlay == "full":
+        assert maps.pop("gpuruntime-gateway-address") == {
+            "publicURL": "https://*.units.example.com"
         }
-        for role in ROLES[overlay]
+        files["gateway"] = "gateway/gateway-configuration.yaml"
+    assert maps == {
+        f"gpuruntime-{role}": {f"{role}.yaml": (MANIFESTS / file).read_text()}
+        for role, file in files.items()
     }
 
 
@@ -174,9 +205,9 @@ def test_the_operations_port_of_every_pod_has_a_dns_name(overlay: str) -> None:
 def test_full_takes_its_secrets_from_the_keys_that_the_page_names() -> None:
     page = (MANIFESTS.parent / "docs" / "install.md").read_text()
     for role, deployment in deployments("full").items():
-        [variable] = container_of(deployment)["env"]
-        assert variable["name"] in BROKER
-        assert variable["valueFrom"]["secretKeyRef"] == {"name": "gpuruntime-nats", "key": "url"}
+        variables = {each["name"]: each["valueFrom"] for each in container_of(deployment)["env"]}
+        reference = {"secretKeyRef": {"name": "gpuruntime-nats", "key": "url"}}
+        assert variables.get("GPURUNTIME_NATS_URL") == (reference if role in OF_BROKER else None)
         for volume in deployment["spec"]["template"]["spec"]["volumes"]:
             secret = volume.get("secret", {})
             if not secret.get("optional", True):
@@ -190,7 +221,7 @@ def test_the_roles_accept_their_configuration_of_full() -> None:
         role: load(
             str(MANIFESTS / "overlays" / "full" / f"{role}.yaml"), flags={}, environment=BROKER
         )
-        for role in ROLES["full"]
+        for role in OF_BROKER
     }
     assert (
         loaded["manager"].serverless.image == container_of(deployments("full")["manager"])["image"]

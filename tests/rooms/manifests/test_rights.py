@@ -42,5 +42,9 @@ def test_a_forbidden_request_is_a_missing_right() -> None:
 
 def test_granted_rights_are_read_from_roles_through_their_bindings() -> None:
     assert {CLAIM, COUNT} <= granted()
+    assert {right.resource for right in granted() if right.role == "gateway"} == {
+        "gpuunits",
+        "services",
+    }
     assert not any(right.role == "results" for right in granted())
     assert str(CLAIM) == "api may patch gpuunits.runtime.lokiwager.io in stock"

@@ -27,6 +27,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.installation import install
 from gpuruntime.roles.manager import manager_role
+from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.schema import (
     NatsPeerSettings,
     NetworkSettings,
@@ -53,6 +54,7 @@ SETTINGS = Settings(
     network=NetworkSettings(
         nats=NatsPeerSettings(namespaceLabels={"team": "queue"}, podLabels={"app": "nats"})
     ),
+    gateway=GatewaySettings(publicURL="https://*.units.example.com"),
 )
 PORTS = [
     {"name": "http", "port": 8080},
@@ -69,6 +71,13 @@ NOT_PODS_OF_OURS = {
     "namesake": Endpoint(namespace=INSTANCE, labels={labels.UNIT: "web"}),
     "unknown": Endpoint(namespace=INSTANCE, addresses=("10.1.0.3",)),
     "api": Endpoint(namespace=SYSTEM, labels={labels.APP_NAME: "gpuruntime-api"}),
+    "gateway": Endpoint(
+        namespace=SYSTEM,
+        labels={
+            labels.APP_NAME: "gpuruntime-gateway",
+            "app.kubernetes.io/part-of": "gpuruntime",
+        },
+    ),
     "manager": Endpoint(namespace=SYSTEM, labels={labels.APP_NAME: "gpuruntime-manager"}),
     "dns": Endpoint(namespace="kube-system", labels={"k8s-app": "kube-dns"}),
     "nats": Endpoint(namespace="queue", labels={"app": "nats"}, addresses=("10.1.0.4",)),
@@ -97,6 +106,8 @@ def reachable() -> Iterator[Pair]:
     ):
         yield source, target, 8080, "TCP"
         yield source, target, 7777, "UDP"
+    for target in ("web", "worker"):
+        yield "gateway", target, 8080, "TCP"
     yield "api", "files", 5000, "TCP"
     for source in (*UNITS, "download"):
         for protocol in ("TCP", "UDP"):
