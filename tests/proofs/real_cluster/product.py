@@ -4,6 +4,7 @@ An installation is created from the manifests. It can have its own namespaces, s
 installations share one control plane.
 """
 
+import base64
 import json
 import os
 import secrets
@@ -31,6 +32,12 @@ T = TypeVar("T")
 POLL_SECONDS = 0.05
 WAIT_SECONDS = 60.0
 NOWHERE = Path("/nonexistent")
+GATEWAY_URL = "http://*.units.example.com"
+OF_REPLICA = {
+    "listen": "127.0.0.1:0",
+    "activityListen": "127.0.0.1:0",
+    "time": {"connect": "1s", "head": "2s"},
+}
 # These cluster-wide kinds name accounts in one installation's namespaces.
 OF_ACCOUNTS = ("ClusterRole", "ValidatingAdmissionPolicy")
 # This policy would refuse the objects of every other installation in the same cluster.
@@ -44,6 +51,7 @@ INSTALLED_KINDS = {
         *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     },
     "serverless": ACCESS,
+    "gateway": ACCESS,
 }
 
 
@@ -177,6 +185,21 @@ class Installation:
 
     def activator(self, *, server: str = "", **settings: Any) -> Process:
         return self._start("activator", server, settings)
+
+    def gateway(self, *, server: str = "", **settings: Any) -> Process:
+        """Start a gateway; `reach` configures the other roles for it."""
+        return self._start(
+            "gateway", server, {"gateway": {**self.reach, **OF_REPLICA}, **settings}
+        )
+
+    @property
+    def reach(self) -> dict[str, Any]:
+        """Return the gateway's address and the keys of tickets, for the roles that share them."""
+        keys = self._folder / "tickets.yaml"
+        if not keys.exists():
+            secret = base64.b64encode(secrets.token_bytes(32)).decode()
+            keys.write_text(yaml.safe_dump({"keys": [{"id": "first", "secret": secret}]}))
+        return {"publicURL": GATEWAY_URL, "keyFile": str(keys)}
 
     def kubeconfig(self, role: str, server: str = "") -> Path:
         """Write a kubeconfig for the role's account; `server` may be a proxy before the API

@@ -72,7 +72,8 @@ class RareRequests:
         self.start_manager()
         api = made.api(server=self._losing(), nats=self._nats)
         activator = made.activator(server=self._losing(), nats=self._nats)
-        for process in (api, activator):
+        gateway = made.gateway(server=self._losing())
+        for process in (api, activator, gateway):
             process.wait_until_ready()
         self.caller = Caller(api.address)
         for pool, envelope in (
@@ -84,7 +85,9 @@ class RareRequests:
             self.caller.until(f"/operator/stockpools/{pool}", lambda view: view["available"] == 3)
 
     def start_manager(self) -> None:
-        self.manager = self.made.manager(server=self._losing(), nats=self._nats)
+        self.manager = self.made.manager(
+            server=self._losing(), nats=self._nats, gateway=self.made.reach
+        )
         self.manager.wait_until_ready()
 
     def _losing(self) -> str:
