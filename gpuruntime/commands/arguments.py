@@ -66,6 +66,17 @@ class Parser(argparse.ArgumentParser):
         found.words = words[at + 1 :]
         return found, unknown
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and name the two dashes if only a program's words are left over."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            takes_command = hasattr(found, "words") and not unknown[0].startswith("-")
+            hint = f": a program stands after two dashes: -- {' '.join(unknown)}"
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}{hint if takes_command else ''}"
+            )
+        return found
+
     def exit(self, status: int = 0, message: str | None = None) -> Any:
         """Exit. A verb that ends with a program's exit code has its own for wrong usage."""
         super().exit(status and (self.get_default("own_code") or status), message)

@@ -31,6 +31,15 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 MESSAGE: Final = "MESSAGE"
 
 
+def _phase_of(view: Any) -> str:
+    """Return the phase, or what the unit becomes: its status follows a change of its spec."""
+    if view.suspended and view.phase in (UnitPhase.READY, UnitPhase.PROGRESSING):
+        return "Suspending"
+    if not view.suspended and view.phase == UnitPhase.SUSPENDED:
+        return "Resuming"
+    return str(view.phase)
+
+
 def _known(number: int | None) -> str:
     return "?" if number is None else str(number)
 
@@ -46,7 +55,7 @@ COLUMNS: Final[Mapping[type, Columns]] = {
     UnitView: {
         "NAME": "name",
         "SPEC": "specName",
-        "PHASE": "phase",
+        "PHASE": _phase_of,
         "REASON": "reason",
         # Calls reach the workers of a function through its queue.
         "ACCESS": lambda view: view.accessURL or ("serverless" if view.serverless else ""),

@@ -70,6 +70,8 @@ class Progress:
         self._terminal = terminal
         self._what = what
         self._before = before
+        # For how long a unit has to stay ready, as its wait has it.
+        self.stable_seconds = 0.0
         self._steps: list[str] = []
         self._state = ""
 
@@ -79,7 +81,9 @@ class Progress:
                 self._steps.append(step)
                 self._show(step)
         is_ready = view.phase == UnitPhase.READY
-        self._at("" if is_ready else str(Judgement(reason=view.reason, message=view.message)))
+        staying = f"it has to stay so for {self.stable_seconds:g} s" if self.stable_seconds else ""
+        judgement = Judgement(reason=view.reason, message=view.message)
+        self._at(staying if is_ready else str(judgement))
 
     def state(self, view: PoolView | StorageView | InvocationView) -> None:
         if isinstance(view, InvocationView):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import webbrowser
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -31,6 +32,7 @@ from gpuruntime.models.requests.tickets import CreateTicket, Use
 from gpuruntime.models.views.units import UnitView
 
 _PIECE_BYTES: Final = 32 * 1024
+_PORT_NAME: Final = re.compile(r"[a-z0-9-]*[a-z][a-z0-9-]*")
 LAST_PORT: Final = 65_535
 _REMEDIES: Final = {
     "gateway_off": "ask the operator of the API for a gateway",
@@ -227,6 +229,9 @@ def _forward_of(text: str, view: UnitView) -> tuple[int, str]:
     numbers = {each.name: each.port for each in view.template.ports}
     number = local if colon else str(numbers.get(port, port))
     wanted = _number_of(number or "0", LAST_PORT)
+    if wanted is None and number == port and _PORT_NAME.fullmatch(port):
+        named = ", ".join(f"{number} ({name})" for name, number in numbers.items()) or "no ports"
+        raise UnusableInputError(f"unit {view.name} has no port {port}: it declares {named}")
     if wanted is None or not port:
         raise UnusableInputError(f"{text!r} is no port such as 8080, http, 9090:8080 or :8080")
     return wanted, port

@@ -196,10 +196,11 @@ async def _settled(session: Session, view: UnitView, progress: Progress) -> None
 async def _awaited(
     session: Session, name: str, progress: Progress, *, is_suspended: bool
 ) -> UnitView:
+    progress.stable_seconds = 0.0 if is_suspended else STABLE_SECONDS
     return await (waiting.until_unit_suspended if is_suspended else waiting.until_unit_ready)(
         session.client,
         name,
         timeout_seconds=session.options.timeout,
-        stable_seconds=0.0 if is_suspended else STABLE_SECONDS,
+        stable_seconds=progress.stable_seconds,
         tell=progress.unit,
     )

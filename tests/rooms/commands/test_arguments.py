@@ -101,3 +101,23 @@ def test_a_flag_overrides_its_variable() -> None:
     settings = load({"server": "http://here", "ca_file": None}, environment=environment)
     assert settings == ClientSettings(server="http://here", token="secret", ca_file="ca")
     assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize("verb", ["exec demo", "create --name demo"])
+def test_a_program_without_two_dashes_is_told_of_them(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["units", *verb.split(), "echo", "hi"])
+    assert "a program stands after two dashes: -- echo hi" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["units exec demo --wrong", "units list echo"])
+def test_other_words_too_many_are_only_named(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(words.split())
+    said = capsys.readouterr().err
+    assert f"unrecognized arguments: {words.rsplit(maxsplit=1)[-1]}" in said
+    assert "two dashes" not in said

@@ -290,7 +290,7 @@ async def test_a_local_port_that_is_taken_is_named(site: Site) -> None:
     assert ":8080" in output.err
 
 
-@pytest.mark.parametrize("port", ["x:1", "70000:1", "1:", "nothing", "1:2:3"])
+@pytest.mark.parametrize("port", ["x:1", "70000:1", "1:", "70000", "1:2:3"])
 async def test_a_port_that_is_none_is_refused_here(site: Site, port: str) -> None:
     output = await run_command(f"units forward demo {port}", site.address)
     assert (output.code, "is no port such as" in output.err) == (2, True)
@@ -392,3 +392,12 @@ async def test_a_dead_gateway_restores_the_terminal(site: Site) -> None:
         assert await window.code() == 255
         assert window.is_restored
         await window.shows(b"unit demo ended before the program did")
+
+
+async def test_a_port_that_the_unit_does_not_name_is_told_with_those_that_it_does(
+    site: Site,
+) -> None:
+    declares(site, Port(name="http", port=8080), Port(name="web-2", port=9000))
+    output = await run_command("units forward demo nothing", site.address)
+    assert output.code == 2
+    assert "unit demo has no port nothing: it declares 8080 (http), 9000 (web-2)" in output.err

@@ -238,3 +238,29 @@ def test_a_state_that_comes_back_is_shown_again() -> None:
     assert err.getvalue().splitlines() == [
         f"seed: 2 of 2 created, {ready} ready" for ready in (0, 1, 0)
     ]
+
+
+@pytest.mark.parametrize(
+    ("suspended", "phase", "shown"),
+    [
+        pytest.param(True, "Ready", "Suspending", id="a running unit that was just suspended"),
+        pytest.param(True, "Progressing", "Suspending", id="its Pod ends"),
+        pytest.param(True, "Suspended", "Suspended", id="it is suspended"),
+        pytest.param(True, "Failed", "Failed", id="a suspended unit that failed"),
+        pytest.param(False, "Suspended", "Resuming", id="it was just resumed"),
+        pytest.param(False, "Ready", "Ready", id="it runs"),
+    ],
+)
+def test_the_phase_of_a_unit_says_what_it_becomes(suspended: bool, phase: str, shown: str) -> None:
+    view = attrs.evolve(UNIT, suspended=suspended, phase=phase)
+    _, row = tables.table(UnitView, [view], NOW, 200).splitlines()
+    assert row.split()[2] == shown
+
+
+def test_a_wait_says_that_a_ready_unit_has_to_stay_so() -> None:
+    err = io.StringIO()
+    progress = Progress(Terminal(out=io.StringIO(), err=err), "demo")
+    progress.stable_seconds = 5.0
+    for _ in range(2):
+        progress.unit(UNIT)
+    assert err.getvalue() == "demo: it has to stay so for 5 s\n"
