@@ -1,5 +1,5 @@
 # Functions that call the API, for the scripts beside this file: source it with the API's address.
-api="${1:-${GPURUNTIME_API:-http://127.0.0.1:8080}}/api/v1"
+api="${1:-${GPURUNTIME_API:-${GPURUNTIME_SERVER:-http://127.0.0.1:8080}}}/api/v1"
 answer=""
 status=""
 

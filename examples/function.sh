@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A function from its declaration to its answers, with curl only: function.sh [ADDRESS]
 #
-# ADDRESS or the variable GPURUNTIME_API is the API's; the default is http://127.0.0.1:8080.
+# ADDRESS is the API's. Without it, GPURUNTIME_API or else GPURUNTIME_SERVER names it; the default is
+# http://127.0.0.1:8080.
 # Start `gpuruntime dev` in this checkout first: it runs the function's container as a process, and
 # the function is the file greet.py of this folder. On a cluster the image contains the file.
 # A second run on the same dev sends the same operations again, and gets the same answers.

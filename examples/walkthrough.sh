@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The way from stock to a running unit and its storage, with curl only: walkthrough.sh [ADDRESS]
 #
-# ADDRESS or the variable GPURUNTIME_API is the API's; the default is http://127.0.0.1:8080.
+# ADDRESS is the API's. Without it, GPURUNTIME_API or else GPURUNTIME_SERVER names it; the default is
+# http://127.0.0.1:8080.
 # It can run again: it deletes what an earlier run has left under its names, and each run has its own
 # operations and its own flavour. If KUBECONFIG is set, it ends with the output of kubectl.
 set -euo pipefail
