@@ -1,6 +1,7 @@
 """The entrance of browsers: an entry within a URL becomes a session, the cookie of one origin."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from random import Random
@@ -22,6 +23,29 @@ _PLAIN: Final = "/?#[]@!$&'()*+,;=:%-._~"
 _OWN_PATH: Final = re.compile(r"/(?![/\\])[^\x00-\x20\x7f\\]*")
 
 
+class UsedEntries:
+    """The entries that were used at this replica, until they expire.
+
+    Entries live equally long, so that the first used is nearly the first to expire. Each `add`
+    forgets at the front, and its cost does not grow with their number.
+    """
+
+    def __init__(self) -> None:
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def add(self, jti: str, until: float, now: float) -> bool:
+        """Return whether the entry was not used before. Times are in Unix seconds."""
+        while self._until and next(iter(self._until.values())) <= now:
+            self._until.popitem(last=False)
+        if jti in self._until:
+            return False
+        self._until[jti] = until
+        return True
+
+
 class Sessions:
     def __init__(
         self,
@@ -37,8 +61,7 @@ class Sessions:
         self._now = now
         self._rng = rng
         self._is_secure = is_secure
-        # Entries that were used at this replica, with their end in Unix seconds.
-        self._used: dict[str, int] = {}
+        self._used = UsedEntries()
 
     def enter(self, request: web.Request, wanted: Wanted) -> web.Response:
         """Return the redirect that sets the session's cookie. Raise GatewayError."""
@@ -46,7 +69,8 @@ class Sessions:
             raise GatewayError(Code.METHOD_NOT_ALLOWED, "only GET enters")
         entry = Presented(kind=TokenType.ENTRY, token=request.query.get("ticket", ""))
         claims, ring, now = self._gate.recognize(entry, wanted).claims, self._ring(), self._now()
-        if ring is None or claims.until is None or not self._is_first(claims.jti, claims.exp):
+        is_first = self._used.add(claims.jti, claims.exp, now.timestamp())
+        if ring is None or claims.until is None or not is_first:
             raise refused(Refusal.EXPIRED)
         session = attrs.evolve(
             claims, jti=f"{self._rng.getrandbits(128):032x}", exp=claims.until, until=None
@@ -67,14 +91,6 @@ class Sessions:
                 "Referrer-Policy": "no-referrer",
             },
         )
-
-    def _is_first(self, jti: str, until: int) -> bool:
-        """Return whether this replica has not seen the entry yet."""
-        now = self._now().timestamp()
-        self._used = {each: end for each, end in self._used.items() if end > now}
-        is_first = jti not in self._used
-        self._used[jti] = until
-        return is_first
 
 
 def _own_path(text: str) -> str:

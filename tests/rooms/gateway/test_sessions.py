@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from gpuruntime.gateway.sessions import UsedEntries
 from gpuruntime.tickets.tokens import TokenType
 from tests.rooms.gateway.service import DEMO, gateway, host_of, upstream
 from tests.rooms.gateway.test_app import echo
@@ -102,3 +103,33 @@ async def test_the_gateways_own_paths_never_reach_the_unit() -> None:
         async with caller.request("POST", path_of(entry()), headers=headers) as answer:
             assert answer.status == 405
         assert caller.world.mapped == []
+
+
+class Moment(float):
+    """A time that counts how often any of its kind is compared."""
+
+    compared = 0
+
+    def __le__(self, other: float) -> bool:
+        Moment.compared += 1
+        return super().__le__(other)
+
+
+def test_an_entry_counts_once_and_is_forgotten_when_it_expires() -> None:
+    used = UsedEntries()
+    assert [used.add("a", 60.0, 0.0), used.add("b", 61.0, 1.0), used.add("a", 60.0, 59.0)] == [
+        True,
+        True,
+        False,
+    ]
+    assert used.add("c", 121.0, 61.0)
+    assert len(used) == 1
+
+
+def test_an_entry_looks_at_one_other_however_many_were_used() -> None:
+    used = UsedEntries()
+    for number in range(1000):
+        used.add(str(number), Moment(60 + number), 0.0)
+    before = Moment.compared
+    used.add("one more", Moment(2000), 0.0)
+    assert Moment.compared - before == 1
