@@ -28,7 +28,7 @@ from gpuruntime.gateway.gate import (
 )
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
-from gpuruntime.models.kinds.reasons import ConditionType
+from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.models.kubernetes.metadata import Key
@@ -199,9 +199,14 @@ def is_awake(unit: GPUUnit) -> bool:
 
 
 def why_not_ready(unit: GPUUnit) -> str:
-    """Return what the unit's condition says, or "" if the unit is ready or has none yet."""
+    """Return what the unit's condition says, or "" if the unit is ready or has none yet.
+
+    Right after a wake the condition still says that the unit is suspended; that is no reason.
+    """
     ready = condition_of(unit.status.conditions, ConditionType.READY)
-    return f"{ready.reason}: {ready.message}" if ready and not ready.is_true else ""
+    if ready is None or ready.is_true or ready.reason == UnitReason.SCALED_TO_ZERO:
+        return ""
+    return f"{ready.reason}: {ready.message}"
 
 
 def waking_error(unit: GPUUnit) -> GatewayError:

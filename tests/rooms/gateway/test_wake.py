@@ -34,6 +34,7 @@ def with_ready(of: GPUUnit, reason: UnitReason, message: str = "") -> GPUUnit:
 
 AWAKE: Final = with_ready(unit(wake=True), UnitReason.DEPLOYMENT_READY)
 WAITING: Final = with_ready(unit(wake=True), UnitReason.POD_UNSCHEDULABLE, "no node is free")
+SCALED: Final = with_ready(unit(wake=True), UnitReason.SCALED_TO_ZERO, "suspended: no Pod runs")
 FAILED: Final = with_ready(unit(wake=True), UnitReason.POD_STARTUP_FAILED, "exit code 1")
 
 
@@ -88,6 +89,7 @@ async def test_many_callers_resume_a_unit_once_and_are_all_answered() -> None:
     [
         pytest.param(WAITING, "PodUnschedulable: no node is free", id="without capacity"),
         pytest.param(FAILED, "PodStartupFailed: exit code 1", id="failed"),
+        pytest.param(SCALED, "demo is being resumed: it starts", id="its condition is old"),
     ],
 )
 async def test_a_unit_that_does_not_come_up_says_why(now: GPUUnit, words: str) -> None:
