@@ -23,6 +23,10 @@ class MalformedRequestError(RequestError):
     code = "invalid_request"
 
 
+class HeadTooLargeError(RequestError):
+    code = "head_too_large"
+
+
 class UnauthenticatedError(RequestError):
     """The caller sent no token, or (`is_given`) one that is not valid."""
 

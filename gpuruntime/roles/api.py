@@ -40,6 +40,7 @@ from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster_role import ClusterContext, cluster_role
 from gpuruntime.roles.mirrors import Mirrors, is_away, is_behind, not_synced, waits_for
 from gpuruntime.roles.options import (
+    API_HEAD_BYTES,
     body_limits_of,
     caller_limits_of,
     file_limits_of,
@@ -192,7 +193,7 @@ class ApiParts:
 
     async def _answer(self, app: web.Application) -> None:
         """Serve until the role drains. Requests in progress then have the grace to end."""
-        async with self._context.process.serving(app, self._settings) as address:
+        async with self._context.process.serving(app, self._settings, API_HEAD_BYTES) as address:
             self.address = address
             self.listening.set()
             log.info("listening", address=address)

@@ -172,7 +172,7 @@ class GatewayParts:
         serving = attrs.evolve(self._settings, listen=self._settings.gateway.listen)
         async with (
             self._activity() as activity,
-            self._process.serving(app, serving) as address,
+            self._process.serving(app, serving, serving.gateway.bytes.head) as address,
             serving_ssh(self._settings, ssh) as ssh_address,
         ):
             self.ssh_address = ssh_address

@@ -38,6 +38,8 @@ from gpuruntime.settings.gateway import WhenUnknown
 from gpuruntime.settings.options import options_of
 from gpuruntime.settings.schema import PodSecurity, Settings
 
+# The API takes no token, path or query that is longer.
+API_HEAD_BYTES: Final = 32_768
 _TLS: Final = ("caFile", "certificateFile", "keyFile")
 _LOGIN: Final = ("passwordFile", "tokenFile", "nkeyFile", "credentialsFile")
 
@@ -57,8 +59,10 @@ def caller_limits_of(settings: Settings) -> Limits:
     return options_of(Limits, limits, per_second=limits.requestsPerSecond)
 
 
-def connection_limits_of(settings: Settings) -> ConnectionLimits:
-    return options_of(ConnectionLimits, settings.connections)
+def connection_limits_of(
+    settings: Settings, *, head_bytes: int = API_HEAD_BYTES
+) -> ConnectionLimits:
+    return options_of(ConnectionLimits, settings.connections, head_bytes=head_bytes)
 
 
 def body_limits_of(settings: Settings) -> BodyLimits:

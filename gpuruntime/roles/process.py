@@ -37,7 +37,8 @@ from gpuruntime.telemetry.listener import listen
 from gpuruntime.telemetry.metrics import Registry
 
 # A context that serves the application and yields its address.
-Serving: TypeAlias = Callable[[web.Application, Settings], AbstractAsyncContextManager[str]]
+# Serves the application; the number bounds a request's head in bytes.
+Serving: TypeAlias = Callable[[web.Application, Settings, int], AbstractAsyncContextManager[str]]
 
 
 def own_identity() -> str:
@@ -46,10 +47,12 @@ def own_identity() -> str:
 
 
 @asynccontextmanager
-async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[str]:
+async def over_http(
+    app: web.Application, settings: Settings, head_bytes: int
+) -> AsyncIterator[str]:
     """Serve over HTTP. At the end, requests in progress have the grace to end."""
     address, grace = settings.listen, settings.shutdownGrace
-    limits = connection_limits_of(settings)
+    limits = connection_limits_of(settings, head_bytes=head_bytes)
     rng = Random()  # noqa: S311 - ids, not secrets
     runner = ServerRunner(app, rng=rng, limits=limits, shutdown_timeout=grace)
     async with context_of(settings.tls) as tls:

@@ -18,7 +18,7 @@ _SSH_PORT: Final = 22
 _LAST_PORT: Final = 65_535
 _HOST: Final = re.compile(r"([^:]+)(?::([1-9][0-9]{0,4}))?")
 _URL: Final = re.compile(r"https?://[^/?#@\s]+")
-# aiohttp reads a header of up to this size.
+# Browsers and proxies take heads of this size for granted.
 _SMALLEST_HEAD: Final = 8190
 
 

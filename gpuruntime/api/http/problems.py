@@ -57,6 +57,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "unsupported_media_type": 415,
     "too_many_requests": 429,
     "queue_full": 429,
+    "head_too_large": 431,
     INTERNAL_ERROR: 500,
     "upstream_fault": 502,
     "service_unavailable": 503,

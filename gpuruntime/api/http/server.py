@@ -17,7 +17,12 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from gpuruntime.api.errors import MalformedRequestError, NotServingError
+from gpuruntime.api.errors import (
+    HeadTooLargeError,
+    MalformedRequestError,
+    NotServingError,
+    RequestError,
+)
 from gpuruntime.api.http.layers import new_request_id
 from gpuruntime.api.http.problems import problem_answer
 from gpuruntime.api.http.security_headers import add_common_headers, common_headers
@@ -29,10 +34,12 @@ log = structlog.get_logger()
 class ConnectionLimits:
     """`head_seconds` runs from a head's first byte to its end, `idle_seconds` to its first byte.
 
+    `head_bytes` bounds a head as it is read: its request line, each header, and all together.
     `answer_seconds` runs until a caller has taken an answer, or the end of a streamed one.
     """
 
     head_seconds: float
+    head_bytes: int
     answer_seconds: float
     # Longer than proxies in front keep their connections, which most do for a minute.
     idle_seconds: float
@@ -72,6 +79,8 @@ class _Server(web.Server):
             "access_log": None,
             "auto_decompress": False,
             "keepalive_timeout": limits.idle_seconds,
+            "max_line_size": limits.head_bytes,
+            "max_field_size": limits.head_bytes,
             "rng": rng,
             "limits": limits,
         }
@@ -81,7 +90,7 @@ class _Server(web.Server):
 
 
 class _Connection(web.RequestHandler):
-    __slots__ = ("_late", "_limits", "_rng")
+    __slots__ = ("_head_bytes", "_late", "_limits", "_rng")
 
     def __init__(
         self, *arguments: Any, rng: Random, limits: ConnectionLimits, **options: Any
@@ -91,12 +100,17 @@ class _Connection(web.RequestHandler):
         self._limits = limits
         # Ends the connection if the awaited head is not complete by then.
         self._late: asyncio.TimerHandle | None = None
+        # Bytes of the awaited head that have come.
+        self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         assert self._manager is not None
         if len(self._manager.connections) > self._limits.most:
-            self._refuse()
+            log.warning("connection refused: the limit is reached", most=self._limits.most)
+            self._refuse(
+                NotServingError("this replica holds as many connections as it can: retry later")
+            )
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._forget_head()
@@ -109,6 +123,9 @@ class _Connection(web.RequestHandler):
             self._forget_head()
         elif self._is_between_requests():
             self._await_head()
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
+                self._refuse(HeadTooLargeError(_too_large(self._limits.head_bytes)))
 
     def _is_between_requests(self) -> bool:
         """Return whether the next bytes begin a head, and are not the rest of an unread body."""
@@ -120,6 +137,7 @@ class _Connection(web.RequestHandler):
             self._late = loop.call_later(self._limits.head_seconds, self._end_late)
 
     def _forget_head(self) -> None:
+        self._head_bytes = 0
         if self._late is not None:
             self._late.cancel()
             self._late = None
@@ -155,9 +173,8 @@ class _Connection(web.RequestHandler):
         transport = self.transport
         return transport is not None and transport.get_extra_info("sslcontext") is not None
 
-    def _refuse(self) -> None:
-        """Answer 503 before any request: some clients that wait for an answer will read it."""
-        error = NotServingError("this replica holds as many connections as it can: retry later")
+    def _refuse(self, error: RequestError) -> None:
+        """Answer before any request: some clients that wait for an answer will read it."""
         answer = problem_answer(error, hdrs.METH_ANY)
         given = common_headers(new_request_id(self._rng), is_encrypted=self._is_encrypted)
         headers = {**answer.headers, **given, str(hdrs.CONNECTION): "close"}
@@ -166,7 +183,6 @@ class _Connection(web.RequestHandler):
         head = "\r\n".join((f"HTTP/1.1 {answer.status} {answer.reason}", *lines))
         if isinstance(self.transport, asyncio.WriteTransport):
             self.transport.write(f"{head}\r\n\r\n".encode() + body)
-        log.warning("connection refused: the limit is reached", most=self._limits.most)
         self.force_close()
 
     def handle_error(
@@ -179,17 +195,23 @@ class _Connection(web.RequestHandler):
         """Answer bytes that are not HTTP, and close: the start of the next request is unknown."""
         if not isinstance(exc, HttpProcessingError) or request.writer.output_size:
             return super().handle_error(request, status, exc, message)
-        words = _words(exc)
-        log.debug("request is not HTTP", peer=request.remote, reason=words)
-        answer = problem_answer(MalformedRequestError(words), hdrs.METH_ANY)
+        error = _error_of(exc, self._limits.head_bytes)
+        log.debug("request is not HTTP", peer=request.remote, reason=str(error))
+        answer = problem_answer(error, hdrs.METH_ANY)
         add_common_headers(answer, new_request_id(self._rng), is_encrypted=self._is_encrypted)
         answer.force_close()
         return answer
 
 
-def _words(error: HttpProcessingError) -> str:
-    """Return the first line, which says what is wrong; the others quote the bytes."""
+def _error_of(error: HttpProcessingError, head_bytes: int) -> RequestError:
+    """Return the error with the first line, which says what is wrong; others quote the bytes."""
     if isinstance(error, LineTooLong):
-        return "the request line or a header is longer than 8190 bytes: send less"
+        return HeadTooLargeError(_too_large(head_bytes))
     reason = error.message.strip().splitlines()[0].rstrip(":.")
-    return f"the bytes are not an HTTP request: {reason[:1].lower()}{reason[1:]}"
+    return MalformedRequestError(
+        f"the bytes are not an HTTP request: {reason[:1].lower()}{reason[1:]}"
+    )
+
+
+def _too_large(head_bytes: int) -> str:
+    return f"the head of the request is larger than {head_bytes} bytes: send less"

@@ -327,7 +327,9 @@ class Supervisor:
         return parts.reconcilers.informers.ours()
 
     @asynccontextmanager
-    async def _serving(self, app: web.Application, _settings: Settings) -> AsyncIterator[str]:
+    async def _serving(
+        self, app: web.Application, _settings: Settings, _head_bytes: int
+    ) -> AsyncIterator[str]:
         app.freeze()
         async with asyncio.TaskGroup() as requests:
             self._app, self._requests = app, requests

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.certificates import LOOK_SECONDS, Certificate, context_of
+from gpuruntime.roles.options import API_HEAD_BYTES
 from gpuruntime.roles.process import over_http
 from gpuruntime.settings.access import TlsSettings
 from gpuruntime.settings.schema import Settings
@@ -64,7 +65,7 @@ async def test_a_new_pair_is_used_without_a_restart_and_half_of_one_is_not(
 ) -> None:
     settings = Settings(listen=Address(HOST, 0), tls=tls, shutdownGrace=Seconds(0.1))
     with structlog.testing.capture_logs() as logs:
-        async with over_http(web.Application(), settings) as address:
+        async with over_http(web.Application(), settings, API_HEAD_BYTES) as address:
             assert address.startswith("https://")
             assert await shown(authority, address, "first")
 
