@@ -97,7 +97,7 @@ def _host_keys_of(view: TicketView) -> tuple[str, ...]:
     keys = view.ssh.hostKeys if view.ssh else ()
     if not keys:
         raise UnusableInputError(
-            "the API names no host key of the gateway: ask its operator for SSH"
+            "the gateway serves no SSH: ask its operator, or install gpuruntime[local] for dev"
         )
     return keys
 

@@ -12,6 +12,7 @@ import attrs
 from gpuruntime.settings.access import AuthMode
 from gpuruntime.settings.client import VARIABLES, ClientSettings, load
 from gpuruntime.settings.dev import DevRun, DevSettings
+from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.schema import Settings
 
 PROGRAM: Final = "gpuruntime"
@@ -20,6 +21,8 @@ NO_FUNCTIONS: Final = (
     "off: nats.url is empty and there is no nats-server, which `pip install 'gpuruntime[local]'` "
     "brings"
 )
+
+NO_SSH: Final = "off: it needs asyncssh, which `pip install 'gpuruntime[local]'` brings"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -47,6 +50,7 @@ class Banner:
             "console": f"{self.api}/console/",
             "swagger": f"{self.api}/swagger/index.html",
             "gateway": self.settings.gateway.publicURL,
+            "ssh": ssh_words(self.settings.gateway),
             "functions": functions,
             "units": units_words(self.settings.dev),
         }
@@ -86,6 +90,12 @@ class Banner:
             yield f"{run} units create --name echo --function echo {spec} --image python {echo}"
             yield f"""{run} invoke echo --data '{{"hello": "world"}}' --sync"""
         yield f"{run} units list"
+
+
+def ssh_words(settings: GatewaySettings) -> str:
+    if not settings.exec:
+        return "off: gateway.exec is off"
+    return settings.ssh.host if settings.ssh.hostKeyFile else NO_SSH
 
 
 def units_words(settings: DevSettings) -> str:

@@ -144,7 +144,7 @@ async def test_another_host_key_is_refused_without_a_question(site: Site, tmp_pa
 async def test_without_host_keys_nothing_is_trusted(site: Site) -> None:
     site.host_keys = ()
     output = await run_command("units ssh demo", site.address)
-    assert (output.code, "names no host key" in output.err) == (125, True)
+    assert (output.code, "the gateway serves no SSH" in output.err) == (125, True)
 
 
 async def test_a_refused_connection_is_said_in_words(site: Site) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from gpuruntime.roles.dev.banner import NO_FUNCTIONS, Banner, own_command
+from gpuruntime.roles.dev.banner import NO_FUNCTIONS, NO_SSH, Banner, own_command
 from gpuruntime.settings.access import AuthMode, AuthSettings, TlsSettings
 from gpuruntime.settings.client import ClientSettings
 from gpuruntime.settings.dev import DevRun, DevSettings
+from gpuruntime.settings.gateway import GatewaySettings, GatewaySshSettings
 from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.serverless import NatsSettings
 
@@ -122,3 +123,19 @@ def test_a_program_on_the_path_is_named_alone_and_another_by_its_path() -> None:
     assert own_command("/nowhere/gpuruntime") == "/nowhere/gpuruntime"
     assert own_command("/x/gpuruntime/__main__.py").endswith(" -m gpuruntime")
     assert own_command("pytest") == "gpuruntime"
+
+
+@pytest.mark.parametrize(
+    ("gateway", "words"),
+    [
+        pytest.param(
+            GatewaySettings(ssh=GatewaySshSettings(host="localhost:2222", hostKeyFile="key")),
+            "localhost:2222",
+            id="it is served",
+        ),
+        pytest.param(GatewaySettings(), NO_SSH, id="asyncssh is missing"),
+        pytest.param(GatewaySettings(exec=False), "off: gateway.exec is off", id="without exec"),
+    ],
+)
+def test_the_banner_says_where_ssh_is_served(gateway: GatewaySettings, words: str) -> None:
+    assert f"ssh          {words}" in text_of(attrs.evolve(DEFAULTS, gateway=gateway)).splitlines()
