@@ -8,6 +8,7 @@ MINUTES: Final = 120
 MANAGER: Final = 'namespace="n",pod="manager-0",instance="m:8081"'
 API: Final = 'namespace="n",pod="api-0",instance="a:8081"'
 ACTIVATOR: Final = 'namespace="n",pod="activator-0",instance="c:8081"'
+GATEWAY: Final = 'namespace="n",pod="gateway-0",instance="g:8081"'
 RESULTS: Final = 'namespace="n",pod="results-0",instance="r:8081"'
 
 
@@ -46,6 +47,13 @@ HEALTHY: Final[dict[str, str]] = {
     f'gpuruntime_leading{{{ACTIVATOR},role="activator"}}': always(1),
     f'gpuruntime_ready{{{MANAGER},role="manager"}}': always(1),
     f'gpuruntime_ready{{{API},role="api"}}': always(1),
+    f'gpuruntime_ready{{{GATEWAY},role="gateway"}}': always(1),
+    f"gpuruntime_gateway_watch_age_seconds{{{GATEWAY}}}": always(12),
+    f'gpuruntime_gateway_refused_total{{{GATEWAY},reason="too_many_connections"}}': always(2),
+    f'gpuruntime_gateway_refused_total{{{GATEWAY},reason="expired"}}': growing(5),
+    f"gpuruntime_activity_known_seconds{{{MANAGER}}}": growing(60),
+    f'gpuruntime_activity_readings_total{{{MANAGER},outcome="read"}}': growing(4),
+    f'gpuruntime_activity_readings_total{{{MANAGER},outcome="unreachable"}}': always(1),
     f"gpuruntime_kubernetes_connected{{{API}}}": always(1),
     f"gpuruntime_bus_connected{{{API}}}": always(1),
     f"gpuruntime_auth_token_file_broken{{{API}}}": always(0),
@@ -130,6 +138,14 @@ FIRING: Final[dict[str, dict[str, str] | None]] = {
     ),
     "GpuruntimeTokenFileBroken": {f"gpuruntime_auth_token_file_broken{{{API}}}": always(1)},
     "GpuruntimeTicketKeysBroken": {f'gpuruntime_ticket_keys{{{API},state="broken"}}': always(1)},
+    "GpuruntimeGatewayUnavailable": {f'gpuruntime_ready{{{GATEWAY},role="gateway"}}': always(0)},
+    "GpuruntimeGatewayBlind": {f"gpuruntime_gateway_watch_age_seconds{{{GATEWAY}}}": growing(60)},
+    "GpuruntimeGatewayFull": {
+        f'gpuruntime_gateway_refused_total{{{GATEWAY},reason="too_many_connections"}}': growing(1)
+    },
+    "GpuruntimeActivityNotRead": {
+        f'gpuruntime_activity_readings_total{{{MANAGER},outcome="unreachable"}}': growing(1)
+    },
     "GpuruntimeNoStock": {
         f'gpuruntime_stock_units{{{MANAGER},spec="a",state="available"}}': always(0)
     },

@@ -60,6 +60,22 @@ def test_every_alert_fires_with_its_cause(tmp_path: Path) -> None:
     run_promtool(tmp_path, *stories)
 
 
+def test_a_missing_gateway_is_told_only_if_one_has_an_address(tmp_path: Path) -> None:
+    without = {
+        name: values
+        for name, values in HEALTHY.items()
+        if "gateway-0" not in name and "gpuruntime_activity" not in name
+    }
+    known = [name for name in HEALTHY if name.startswith("gpuruntime_activity_known_seconds")]
+    addressed = {**without, **{name: HEALTHY[name] for name in known}}
+    expression = firing("GpuruntimeGatewayUnavailable")
+    run_promtool(
+        tmp_path,
+        story(addressed, minute=45, expected={expression: 1}),
+        story(without, minute=45, expected={"count(ALERTS) or vector(0)": 0}),
+    )
+
+
 def test_no_alert_fires_on_a_healthy_installation(tmp_path: Path) -> None:
     quiet = {"count(ALERTS) or vector(0)": 0.0}
     stories = [story(HEALTHY, minute=minute, expected=quiet) for minute in (45, 100)]

@@ -112,6 +112,7 @@ def test_the_monitor_selects_every_role_of_the_manifests() -> None:
         "control-plane/api",
         "serverless/activator",
         "serverless/results",
+        "gateway/gateway",
     ):
         template = deployment(FOLDER.parent / f"{file}.yaml")["spec"]["template"]
         assert wanted.items() <= template["metadata"]["labels"].items()
