@@ -61,7 +61,7 @@ class SshServer:
         self._logins = Logins(
             context.gate, now=context.now, longest_seconds=options.longest_seconds
         )
-        self._logging_in = 0
+        self._strangers = 0
 
     async def run(self, listener: socket.socket) -> None:
         """Serve the connections of a listener that does not block, until it is cancelled."""
@@ -82,7 +82,7 @@ class SshServer:
 
         A caller that visits a unit already logs in to it without showing a ticket again.
         """
-        if self._logging_in >= self._options.most_logins:
+        if visit is None and self._strangers >= self._options.most_logins:
             self._context.meter.count("gateway_refused_total", reason="logins")
             caller.close()
             return
@@ -96,7 +96,12 @@ class SshServer:
         context, window = self._context, self._options.window_bytes
         known = visit.visitor if visit else None
         login = Login(self._logins, context.meter, visitor=known, window_bytes=window)
-        connection = await self._login(caller, login)
+        # Callers without a ticket must not keep out those whose ticket counts already.
+        self._strangers += visit is None
+        try:
+            connection = await self._login(caller, login)
+        finally:
+            self._strangers -= visit is None
         if connection is None:
             return
         try:
@@ -181,7 +186,6 @@ class SshServer:
         self, caller: socket.socket, login: Login
     ) -> asyncssh.SSHServerConnection | None:
         """Return the connection after its login, or None if there was none."""
-        self._logging_in += 1
         try:
             return await asyncssh.run_server(
                 caller,
@@ -205,8 +209,6 @@ class SshServer:
         except (asyncssh.Error, OSError) as error:
             log.debug("ssh login failed", reason=type(error).__name__)
             return None
-        finally:
-            self._logging_in -= 1
 
 
 async def _outcome(admission: Coroutine[Any, Any, Visitor]) -> Visitor | GatewayError:

@@ -33,9 +33,9 @@ _Handler: TypeAlias = Callable[[SSHReader[bytes], SSHWriter[bytes]], None]
 class SshOptions:
     """Limits of SSH, and which files it serves.
 
-    At most `most_logins` connections may be logging in. `window_bytes` is what a caller may send
-    in advance. Without `has_files` neither SFTP nor SCP is served; an image's own server of SFTP
-    is used if `prefers_sftp_server`.
+    At most `most_logins` connections without a ticket may be logging in. `window_bytes` is what a
+    caller may send in advance. Without `has_files` neither SFTP nor SCP is served; an image's own
+    server of SFTP is used if `prefers_sftp_server`.
     """
 
     login_seconds: float

@@ -1,6 +1,7 @@
 """SSH within a WebSocket: the ticket of the request is the login, and counts from then on."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,9 +27,14 @@ BEARER: Final = {"Authorization": f"Bearer {ticket(DEMO)}"}
 
 
 @asynccontextmanager
-async def ssh_gateway(home: Path, **settings: Any) -> AsyncIterator[Caller]:
-    """Run a gateway whose units' programs are processes of this machine."""
+async def ssh_gateway(home: Path, *, strangers: int = 0, **settings: Any) -> AsyncIterator[Caller]:
+    """Run a gateway whose units' programs are processes of this machine.
+
+    Some strangers take all the places of logins without a ticket.
+    """
+    options = attrs.evolve(OPTIONS, login_seconds=5, most_logins=strangers)
     verbs: dict[str, UnitHandler] = {}
+    sockets: list[socket.socket] = []
     async with gateway(None, handlers=Handlers(verbs=verbs), **settings) as caller:
         context = caller.world.context
         ssh = SshContext(
@@ -39,9 +45,16 @@ async def ssh_gateway(home: Path, **settings: Any) -> AsyncIterator[Caller]:
             meter=NullMeter(),
             now=lambda: NOW,
         )
-        server = SshServer(ssh, attrs.evolve(OPTIONS, login_seconds=5), HOST_KEY)
+        server = SshServer(ssh, options, HOST_KEY)
         verbs["ssh"] = SshVerb(context.waker, context.connections, server).serve
-        yield caller
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(strangers):
+                silent, served = socket.socketpair()
+                tasks.create_task(server.serve(served))
+                sockets.append(silent)
+            yield caller
+            for each in sockets:
+                each.close()
 
 
 def opened(caller: Caller) -> Any:
@@ -110,6 +123,11 @@ async def test_a_revocation_during_the_login_ends_the_connection(tmp_path: Path,
         with pytest.raises((asyncssh.Error, OSError)):
             await output_of(tunnel, "touch reached")
         assert not (tmp_path / "reached").exists()
+
+
+async def test_strangers_keep_out_no_caller_with_a_ticket(tmp_path: Path) -> None:
+    async with ssh_gateway(tmp_path, strangers=2) as caller, opened(caller) as tunnel:
+        assert await output_of(tunnel, "echo hello") == "hello\n"
 
 
 async def test_a_connection_counts_before_its_login(tmp_path: Path) -> None:
