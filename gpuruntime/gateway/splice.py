@@ -69,6 +69,7 @@ class _Unit(asyncio.Protocol):
 
     def __init__(self, splice: Splice, options: SpliceOptions) -> None:
         self.transport: asyncio.Transport
+        # The head of the answer with what follows it, or nothing if the unit sent no whole head.
         self.head: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.is_writable = asyncio.Event()
         self._splice = splice
@@ -116,7 +117,7 @@ class _Unit(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         if not self.head.done():
-            self.head.set_exception(ConnectionError("no answer"))
+            self.head.set_result(b"")
         self.is_writable.set()
         self._splice.close()
 
@@ -297,10 +298,9 @@ async def _answer(
     if not unit.head.done():
         words = f"sent no answer for {options.head_seconds:g} s"
         raise _fault(connection, words, Code.TIMEOUT)
-    try:
-        return unit.head.result()
-    except ConnectionError as error:
-        raise _fault(connection, "ended the connection without an answer") from error
+    if not unit.head.result():
+        raise _fault(connection, "ended the connection without an answer")
+    return unit.head.result()
 
 
 def _response_of(head: bytes, relayed: Relayed) -> web.StreamResponse:

@@ -1,6 +1,7 @@
 """WebSockets pass as bytes; each side slows the other, and an end of either ends both."""
 
 import asyncio
+import gc
 import inspect
 from contextlib import suppress
 from typing import Any, Final
@@ -11,7 +12,8 @@ from aiohttp import web
 
 from gpuruntime.gateway.splice import are_control_frames
 from gpuruntime.models.kinds.units import GPUUnit
-from gpuruntime.settings.gateway import GatewayByteSettings
+from gpuruntime.settings.gateway import GatewayByteSettings, GatewayTimeSettings
+from gpuruntime.strict.durations import Seconds
 from gpuruntime.tickets.tokens import TokenType
 from tests.eventually import eventually
 from tests.rooms.gateway.service import DEMO, Caller, gateway, host_of, upstream
@@ -181,6 +183,25 @@ async def test_a_slow_side_pauses_the_other(side: str) -> None:
             pouring.cancel()
         if side == "caller":
             socket._response.connection.transport.abort()
+
+
+async def test_a_unit_that_does_not_answer_leaves_no_error_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Otherwise a tenant could fill the log with errors of asyncio."""
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(wait, "127.0.0.1", 0)
+    port, times = silent.sockets[0].getsockname()[1], GatewayTimeSettings(head=Seconds(0.1))
+    async with silent, gateway(port, time=times) as caller:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+            await caller.web_socket(headers=BEARER)
+        assert refusal.value.status == 504
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def stops_reading(socket: aiohttp.ClientWebSocketResponse) -> asyncio.Transport:
