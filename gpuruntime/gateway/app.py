@@ -36,6 +36,8 @@ _VERB_PATH: Final = re.compile(rf"/units/{_NAME}/([a-z]+)")
 _PORT_PATH: Final = re.compile(rf"/units/{_NAME}/ports/([a-z0-9-]{{1,15}})([/?].*)?", re.DOTALL)
 # Paths of units' origins that are the gateway's own.
 _OWN_PATHS: Final = "/.gpuruntime/"
+# The rest of a body would be taken for the next request, and a replica that stops gets no other.
+_CLOSING: Final = frozenset({Code.BODY_TIMEOUT, Code.SERVICE_UNAVAILABLE})
 # Browsers ask with it for the script of a service worker.
 _WORKER: Final = "Service-Worker"
 
@@ -91,8 +93,8 @@ class Gateway:
             answer = (
                 self._page(request, error) if wants_page(request.headers) else error_answer(error)
             )
-            if error.code is Code.BODY_TIMEOUT:
-                answer.force_close()  # the rest of the body would be taken for the next request
+            if error.code in _CLOSING:
+                answer.force_close()
             return answer
 
     def _page(self, request: web.Request, error: GatewayError) -> web.Response:

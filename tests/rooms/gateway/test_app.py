@@ -367,6 +367,15 @@ async def test_a_revocation_ends_a_request_in_progress() -> None:
         over.set()
 
 
+async def test_a_replica_that_stops_is_not_asked_again() -> None:
+    """The next request is on a connection of its own, and so reaches another replica."""
+    async with upstream(echo) as port, gateway(port) as caller:
+        await caller.world.connections.drain()
+        async with caller.request("GET", "/", headers=BEARER) as answer:
+            assert answer.status == 503
+            assert answer.headers["Connection"] == "close"
+
+
 async def test_events_pass_as_they_come() -> None:
     taken = asyncio.Event()
 
