@@ -110,7 +110,8 @@ class Connections:
         self._meter = meter
         self._open: dict[str, set[Connection]] = {}
         self._count = 0
-        self._tickets: Counter[str] = Counter()
+        # By uid and id: the same key of SSH has the same id at each unit.
+        self._tickets: Counter[tuple[str, str]] = Counter()
         self._activity = Activity()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -188,7 +189,7 @@ class Connections:
         limits = (
             ("all", self._count, options.all),
             ("perUnit", len(of_unit), options.per_unit),
-            ("perTicket", self._tickets[visitor.claims.jti], options.per_ticket),
+            ("perTicket", self._tickets[_ticket_of(visitor)], options.per_ticket),
             ("execPerUnit", in_container if kind in OF_CONTAINER else -1, options.exec_per_unit),
         )
         for name, count, most in limits:
@@ -205,12 +206,12 @@ class Connections:
 
     def _add(self, connection: Connection) -> None:
         self._open.setdefault(connection.visitor.uid, set()).add(connection)
-        self._tickets[connection.visitor.claims.jti] += 1
+        self._tickets[_ticket_of(connection.visitor)] += 1
         self._count += 1
         self._empty.clear()
 
     def _remove(self, connection: Connection) -> None:
-        uid, ticket = connection.visitor.uid, connection.visitor.claims.jti
+        uid, ticket = connection.visitor.uid, _ticket_of(connection.visitor)
         self._open[uid].remove(connection)
         if not self._open[uid]:
             del self._open[uid]
@@ -227,6 +228,10 @@ class Connections:
 
     def _all(self) -> Iterator[Connection]:
         return (each for of_unit in tuple(self._open.values()) for each in tuple(of_unit))
+
+
+def _ticket_of(visitor: Visitor) -> tuple[str, str]:
+    return visitor.uid, visitor.claims.jti
 
 
 def end_of(visitor: Visitor, unit: GPUUnit) -> End | None:

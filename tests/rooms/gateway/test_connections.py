@@ -157,6 +157,18 @@ async def test_a_limit_refuses_one_more_and_takes_one_again_after_an_end(
     assert len(connections) == 0
 
 
+async def test_a_key_of_ssh_has_its_limit_at_each_unit() -> None:
+    """Its logins have one id, whatever the unit."""
+    connections = connections_of()
+    with ExitStack() as opened:
+        for of in (DEMO, unit("other")):
+            for _ in range(3):
+                visit = connections.open(visitor(of, jti="key:SHA256:x"), ConnectionKind.FORWARD)
+                opened.enter_context(visit)
+            with pytest.raises(GatewayError, match="perTicket"):
+                connections.open(visitor(of, jti="key:SHA256:x"), ConnectionKind.HTTP).__enter__()
+
+
 async def test_bytes_of_callers_are_activity_and_a_deleted_unit_has_none() -> None:
     connections = connections_of()
     uid = DEMO.metadata.uid
