@@ -152,16 +152,11 @@ def refused(reason: Refusal) -> GatewayError:
 def demand_reachable(unit: GPUUnit) -> None:
     """Raise GatewayError if the unit is suspended, unless its callers resume it."""
     if unit.spec.suspended and not unit.spec.access.wake:
-        raise suspended_error(unit)
+        raise suspended_error(unit, "resume it, or set access.wake")
 
 
-def suspended_error(unit: GPUUnit) -> GatewayError:
-    name = unit.metadata.name
-    if unit.spec.access.wake:
-        return GatewayError(Code.UNIT_WAKING, f"unit {name} is suspended: it is being resumed")
-    return GatewayError(
-        Code.UNIT_SUSPENDED, f"unit {name} is suspended: resume it, or set access.wake"
-    )
+def suspended_error(unit: GPUUnit, remedy: str) -> GatewayError:
+    return GatewayError(Code.UNIT_SUSPENDED, f"unit {unit.metadata.name} is suspended: {remedy}")
 
 
 def _port_of(unit: GPUUnit, wanted: Wanted) -> int | None:

@@ -149,7 +149,7 @@ class Waker:
         if not unit.spec.suspended or is_recent or ring is None:
             return
         if not self._options.api:
-            raise suspended_error(unit)
+            raise suspended_error(unit, "resume it, as this gateway has no gateway.api for that")
         self._asked_at[uid] = loop_time()
         status = await self._sent(unit, self._token(unit, ring))
         self._meter.count("gateway_wakes_total", outcome=_outcome_of(status))

@@ -155,3 +155,4 @@ async def test_others_resume_nothing(asleep: GPUUnit, code: str) -> None:
 async def test_a_gateway_without_an_api_resumes_nothing() -> None:
     async with gateway(None, ASLEEP) as caller, caller.request("GET", "/", headers=BEARER) as got:
         assert got.status == 503
+        assert (await got.json())["error"]["code"] == "unit_suspended", "nothing resumes it"
