@@ -11,9 +11,10 @@ from typing import Any
 import aiohttp
 import attrs
 
-from tests.eventually import eventually
+from tests.eventually import equals, eventually
 
-PATIENCE_SECONDS = 20.0
+# Failures alone wait that long; a busy machine of two processors needs a third of it.
+PATIENCE_SECONDS = 60.0
 # Root cannot use the browser's sandbox, and it opens only our own pages.
 OPTIONS = (
     "--headless=new",
@@ -58,16 +59,49 @@ class Tab:
 
     async def until(self, expression: str) -> None:
         """Wait until the expression is true; errors while a page loads count as false."""
+        await self.value(f"!!({expression})")
+
+    async def value(self, expression: str) -> Any:
+        """Return the expression's first true value, which JSON can express."""
         try:
-            await eventually(
-                lambda: self.evaluate(f"!!({expression})"),
+            return await eventually(
+                lambda: self.evaluate(expression),
                 within_seconds=PATIENCE_SECONDS,
                 poll_seconds=0.05,
                 despite=BrowserError,
             )
         except AssertionError as error:
-            words = await self.evaluate("document.body.innerText.slice(0, 2000)")
+            words = await self.evaluate("document.body?.innerText.slice(0, 2000)")
             raise BrowserError(f"it never came to {expression}: {words}") from error
+
+    async def equals(self, expression: str, wanted: object) -> None:
+        """Wait until the expression has this value, and report the last one if it never has."""
+        await eventually(
+            lambda: self.evaluate(expression),
+            equals(wanted),
+            within_seconds=PATIENCE_SECONDS,
+            poll_seconds=0.05,
+            despite=BrowserError,
+            explain=lambda: f"{expression} is not {wanted!r}",
+        )
+
+    async def focus(self, selector: str) -> None:
+        """Focus the first element that matches, once there is one."""
+        await self.until(f"(e => e && (e.focus(), true))(document.querySelector('{selector}'))")
+
+    @asynccontextmanager
+    async def working_less_than(self, seconds: float) -> AsyncIterator[None]:
+        """Fail if the page takes more processor time; other programs do not count."""
+        await self.send("Performance.enable", timeDomain="threadTicks")
+        before = await self._worked()
+        yield
+        worked = await self._worked() - before
+        if worked > seconds:
+            raise BrowserError(f"the page worked for {worked:.3f} s, allowed are {seconds:g}")
+
+    async def _worked(self) -> float:
+        metrics = (await self.send("Performance.getMetrics"))["metrics"]
+        return next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
 
     async def press(self, key: str, *, is_shifted: bool = False) -> None:
         shared = {

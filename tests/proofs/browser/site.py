@@ -12,6 +12,10 @@ from tests.proofs.browser.chromium import Tab
 from tests.rooms.api.service import Service
 from tests.rooms.operations.cluster import INSTANCE, Cluster
 
+FOCUSED = (
+    "(e => e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent)"
+    "(document.activeElement)"
+)
 PLACES = ("", "units", "stock", "pools", "storages", "secrets", "functions")
 LONG = "unit-broken-7c9/runtime: CrashLoopBackOff: exit code 3: " + "no weights in /data; " * 12
 TIMELINE = {
@@ -52,14 +56,33 @@ class Site:
 
     async def press(self, label: str) -> None:
         """Focus the button with this label and click it."""
-        await self.tab.until(f"{button(label)} !== undefined")
-        await self.tab.evaluate(f"{button(label)}.focus(), {button(label)}.click()")
+        await press(self.tab, label)
+
+    async def opens(self, label: str) -> None:
+        """Press a button, and return when its dialog and the contents are shown."""
+        await self.press(label)
+        await self.tab.until(
+            "(e => e && !e.innerText.includes('Loading…'))(document.querySelector('dialog'))"
+        )
+
+    async def leaves(self) -> None:
+        """Leave the dialog by keyboard, and return when it is gone."""
+        await self.tab.press("Escape")
+        await self.tab.until("!document.querySelector('dialog')")
 
     async def focused(self) -> str:
         """Return the text that a screen reader speaks for the focused element."""
-        named = "e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent"
-        words: str = await self.tab.evaluate(f"(e => {named})(document.activeElement)")
+        words: str = await self.tab.evaluate(FOCUSED)
         return words
+
+    async def focuses(self, words: str) -> None:
+        """Wait until a screen reader speaks this text for the focused element."""
+        await self.tab.equals(FOCUSED, words)
+
+
+async def press(tab: Tab, label: str) -> None:
+    """Focus the button with this label and click it, in one look, since rows come and go."""
+    await tab.until(f"(b => b && (b.focus(), b.click(), true))({button(label)})")
 
 
 def button(label: str) -> str:

@@ -23,7 +23,7 @@ from gpuruntime.settings.gateway import GatewaySettings
 from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.values import Address
 from tests.eventually import eventually
-from tests.proofs.browser.chromium import Browser, Tab
+from tests.proofs.browser.chromium import PATIENCE_SECONDS, Browser, Tab
 from tests.rooms.kube.servers import Authority
 from tests.rooms.roles.dev.test_dev import local_settings, printed, running
 
@@ -35,7 +35,6 @@ SIBLINGS = (
 )
 IMAGE = "example/python:1"
 PORT = 8080
-PATIENCE_SECONDS = 60.0
 SOURCE = (files("tests.proofs.browser") / "unit_site.py").read_text()
 
 

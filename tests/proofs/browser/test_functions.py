@@ -10,8 +10,8 @@ import pytest
 
 from gpuruntime.roles.dev.dev import Dev
 from tests.eventually import eventually
-from tests.proofs.browser.chromium import Browser
-from tests.proofs.browser.site import button
+from tests.proofs.browser.chromium import PATIENCE_SECONDS, Browser
+from tests.proofs.browser.site import press
 from tests.rooms.roles.dev.test_dev import Caller, local_settings, printed
 
 pytestmark = pytest.mark.cluster
@@ -36,7 +36,9 @@ async def address() -> AsyncIterator[str]:
     dev = Dev(local_settings(), output=output)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(dev.run(), name="dev")
-        await eventually(output.getvalue, lambda text: "console" in text, within_seconds=30)
+        await eventually(
+            output.getvalue, lambda text: "console" in text, within_seconds=PATIENCE_SECONDS
+        )
         yield printed(output, "api")
         await dev.drain()
         running.cancel()
@@ -68,10 +70,9 @@ async def test_a_dead_letter_is_redriven_and_then_discarded(
         await tab.until("document.body.innerText.includes('no <b>weights</b> today')")
         await tab.until("document.body.innerText.includes('1 of 1 ready')")
         for label, confirmed in (("Redrive", "is queued again"), ("Discard", "is discarded")):
-            await tab.until(f"{button(f'{label} call-1')}")
-            await tab.evaluate(f"{button(f'{label} call-1')}.click()")
+            await press(tab, f"{label} call-1")
             await tab.until("document.querySelector('dialog')?.innerText.includes('call-1')")
-            await tab.evaluate(f"{button(label)}.click()")
+            await press(tab, label)
             await tab.until(f"document.getElementById('said').innerText.includes('{confirmed}')")
             gone = f"!document.querySelector('tr[data-key={dead['deadLetterID']}]')"
             await tab.until(gone)
@@ -81,7 +82,7 @@ async def test_a_dead_letter_is_redriven_and_then_discarded(
         for index, value in enumerate(("refuse", "call-1")):
             field = f"document.querySelectorAll('[aria-labelledby=lookup] input')[{index}]"
             await tab.evaluate(f"{field}.value = '{value}'")
-        await tab.evaluate(f"{button('Look up')}.click()")
+        await press(tab, "Look up")
         await tab.until("document.querySelector('.found').innerText.includes('dead_lettered')")
         assert tab.faults == []
         await tab.go("about:blank")

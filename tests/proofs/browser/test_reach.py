@@ -50,7 +50,7 @@ async def dialog_of_a_unit(
         await tab.look(1280, 800)
         site = Site(cluster, api, tab)
         await site.go("units")
-        await site.press("demo")
+        await site.opens("demo")
         await tab.until("document.querySelector('dialog .reach')")
         await tab.evaluate(RECORDED)
         yield site
@@ -76,22 +76,22 @@ async def test_the_ports_are_shown_with_their_addresses_on_a_phone_too(browser: 
         assert await nameless(site) == []
         for scheme in ("light", "dark"):
             await site.tab.look(1280, 800, scheme=scheme)
-            assert await site.tab.evaluate(CONTRAST) == []
+            await site.tab.equals(CONTRAST, [])
 
 
 async def test_the_ways_are_used_by_keyboard_and_keep_the_focus(browser: Browser) -> None:
     async with dialog_of_a_unit(browser) as site:
         names = ("Open http in a new tab", "Terminal in a new tab", "Copy ssh command")
-        await site.tab.evaluate("document.querySelector('dialog .port button').focus()")
+        await site.tab.focus("dialog .port button")
         for count, name in enumerate(names, 1):
-            assert await site.focused() == name
+            await site.focuses(name)
             await site.tab.press("Enter")
             await site.tab.until(f"opened.length + copied.length === {count}")
             await site.tab.until("!document.querySelector('dialog [aria-busy]')")
-            assert await site.focused() == name
+            await site.focuses(name)
             await site.tab.press("Tab")
         spoken = "document.querySelector('dialog [role=status]').innerText"
-        assert await site.tab.evaluate(spoken) == "The command is copied."
+        await site.tab.equals(spoken, "The command is copied.")
 
 
 async def test_a_port_and_a_terminal_open_in_tabs_of_their_own(browser: Browser) -> None:
@@ -144,6 +144,6 @@ async def test_a_gateway_without_exec_says_so(browser: Browser) -> None:
 
 async def test_a_unit_that_no_gateway_reaches_offers_no_way(site: Site) -> None:
     await site.go("units")
-    await site.press("ready")
+    await site.opens("ready")
     await site.tab.until("document.querySelector('dialog .facts')")
     assert await site.tab.evaluate("document.querySelector('.reach')") is None

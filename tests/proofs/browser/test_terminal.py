@@ -25,7 +25,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.requests.tickets import CreateTicket, Use
 from tests.eventually import eventually
-from tests.proofs.browser.chromium import Tab, browsing
+from tests.proofs.browser.chromium import PATIENCE_SECONDS, Tab, browsing
 from tests.proofs.conformance.objects import NAMESPACES
 from tests.proofs.conformance.servers import QUICK, now
 from tests.rooms.gateway.containers.scripted_cluster import (
@@ -68,7 +68,9 @@ async def unit_with_a_shell() -> AsyncIterator[Client]:
         body: JsonObject = {"metadata": metadata, "spec": {"containers": [container]}}
         await client.create(PODS, body, namespace=NAMESPACE)
         await eventually(
-            lambda: client.get(PODS, POD), lambda pod: pod.is_ready, within_seconds=30.0
+            lambda: client.get(PODS, POD),
+            lambda pod: pod.is_ready,
+            within_seconds=PATIENCE_SECONDS,
         )
         yield client
         running.cancel()
@@ -148,13 +150,16 @@ async def test_the_shell_follows_the_size_of_the_window(terminal: Terminal) -> N
         mark = f"size-{next(asked)}"
         await terminal.types(f"echo {mark}: $(stty size).")
         answer = f"{SCREEN}.match(/{mark}: (\\d+) (\\d+)\\./)"
-        sides = await eventually(lambda: terminal.tab.evaluate(f"({answer} || []).slice(1)"))
+        sides = await terminal.tab.value(f"(found => found && found.slice(1))({answer})")
         return [int(side) for side in sides]
 
-    before = await size()
+    rows, columns = await size()
     await terminal.tab.look(600, 900, scheme="dark")
-    after = await eventually(size, lambda found: found != before)
-    assert (after[0] > before[0], after[1] < before[1]) == (True, True)
+    await eventually(
+        size,
+        lambda found: found[0] > rows and found[1] < columns,
+        within_seconds=PATIENCE_SECONDS,
+    )
 
 
 async def test_a_long_paste_arrives_whole(terminal: Terminal) -> None:
@@ -176,14 +181,13 @@ async def test_colours_of_a_program_are_shown_under_the_policy(terminal: Termina
         " && getComputedStyle(e).color === 'rgb(1, 200, 3)')"
     )
     ground = "document.querySelector('.xterm-scrollable-element')"
-    color = await terminal.tab.evaluate(f"getComputedStyle({ground}).backgroundColor")
-    assert color == "rgb(15, 19, 23)"
+    await terminal.tab.equals(f"getComputedStyle({ground}).backgroundColor", "rgb(15, 19, 23)")
 
 
 async def test_the_end_of_the_shell_is_said_and_another_one_starts(terminal: Terminal) -> None:
     await terminal.types("exit 7")
     await terminal.says("The shell has ended with exit code 7")
-    assert await terminal.tab.evaluate("document.activeElement.id") == "again"
+    await terminal.tab.equals("document.activeElement.id", "again")
     await terminal.tab.press("Enter")
     await terminal.says("Connected")
     await terminal.types("echo again-$((1 + 1))")
@@ -193,6 +197,7 @@ async def test_the_end_of_the_shell_is_said_and_another_one_starts(terminal: Ter
 async def test_a_revoked_session_says_what_to_do(terminal: Terminal) -> None:
     terminal.connections.end_all(End.REVOKED)
     await terminal.says("the session has ended: revoked. Open the terminal again")
+    await terminal.tab.equals("document.activeElement.id", "again")
     terminal.admitted[0] = False
     await terminal.tab.press("Enter")
     await terminal.says("the ticket has expired: create another one")
@@ -210,4 +215,6 @@ async def test_the_page_loads_nothing_from_another_host_and_runs_no_inline_code(
         "document.body.append(e); return window.ran; })()"
     )
     assert ran is None
+    await eventually(lambda: terminal.tab.faults, within_seconds=PATIENCE_SECONDS)
+    await terminal.tab.go("about:blank")
     terminal.tab.faults.clear()  # the attempts of this test
