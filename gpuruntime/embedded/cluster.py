@@ -20,6 +20,7 @@ from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.controllers.lost_nodes import LostNodes
 from gpuruntime.embedded.controllers.service_accounts import ServiceAccounts
 from gpuruntime.embedded.controllers.volume_controller import Claims, Volumes
+from gpuruntime.embedded.devices.claim_controller import DeviceClaims
 from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.nodes.failures import Pace
@@ -98,7 +99,9 @@ class EmbeddedCluster:
         self._state = state
         self._now = _in_whole_seconds(now)
         self._client = Client(self.transport)
-        self._informers = Informers(self._client, self._rng(options, "mirrors"))
+        self._informers = Informers(
+            self._client, self._rng(options, "mirrors"), self._rng(options, "device mirrors")
+        )
         self._kubelet_events = EventRecorder(
             self._client,
             component=KUBELET,
@@ -161,6 +164,7 @@ class EmbeddedCluster:
         jobs = Jobs(client, informers, recorder("job-controller"), now=now)
         sets = ReplicaSets(client, informers, recorder("replicaset-controller"), now=now)
         deployments = Deployments(client, informers, recorder("deployment-controller"), now=now)
+        device_claims = DeviceClaims(client, informers, recorder("resource_claim"))
         claims = Claims(
             client,
             informers,
@@ -183,6 +187,7 @@ class EmbeddedCluster:
             "replicasets": sets.run,
             "deployments": deployments.run,
             "claims": claims.run,
+            "device claims": device_claims.run,
             "volumes": Volumes(client, informers).run,
             "lost nodes": LostNodes(client, informers, now=now).run,
             "service accounts": ServiceAccounts(client, informers).run,

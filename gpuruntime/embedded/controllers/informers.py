@@ -6,8 +6,10 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
+from gpuruntime.embedded.devices.pod_claims import claims_of
 from gpuruntime.embedded.kinds.cluster_objects import (
     CLAIMS,
+    DEVICE_CLAIM_TEMPLATES,
     NAMESPACES,
     NODES,
     SERVICE_ACCOUNTS,
@@ -23,12 +25,19 @@ from gpuruntime.informer.informer import Informer
 from gpuruntime.informer.store import Index
 from gpuruntime.kube.client import Client
 from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.devices import (
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    ResourceSlice,
+)
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 BY_CLAIM: Final = "claim"
+BY_DEVICE_CLAIM: Final = "device claim"
 BY_FREE_CLASS: Final = "free"
 BY_JOB: Final = "job"
 BY_NODE: Final = "node"
@@ -37,10 +46,17 @@ BY_NODE: Final = "node"
 class Informers:
     """The shared informers; handlers must be added before `run`."""
 
-    def __init__(self, client: Client, rng: Random) -> None:
+    def __init__(self, client: Client, rng: Random, device_rng: Random) -> None:
+        """Give devices a generator of their own: the other mirrors behave as without them."""
         self._client = client
         self._rng = rng
-        indexes = {BY_OWNER: owner_uids, BY_CLAIM: _claims, BY_JOB: _jobs, BY_NODE: _nodes}
+        indexes = {
+            BY_OWNER: owner_uids,
+            BY_CLAIM: _claims,
+            BY_DEVICE_CLAIM: _device_claims,
+            BY_JOB: _jobs,
+            BY_NODE: _nodes,
+        }
         self.pods = self._of(PODS, indexes)
         self.deployments = self._of(DEPLOYMENTS)
         self.replica_sets = self._of(REPLICA_SETS, {BY_OWNER: owner_uids})
@@ -52,6 +68,11 @@ class Informers:
         self.namespaces = self._of(NAMESPACES)
         self.service_accounts = self._of(SERVICE_ACCOUNTS)
         self.services = self._of(SERVICES)
+        self._rng = device_rng
+        self.device_classes = self._of(DEVICE_CLASSES)
+        self.device_slices = self._of(RESOURCE_SLICES, {BY_NODE: _slice_nodes})
+        self.device_claims = self._of(RESOURCE_CLAIMS, {BY_OWNER: owner_uids})
+        self.device_claim_templates = self._of(DEVICE_CLAIM_TEMPLATES)
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
@@ -66,6 +87,10 @@ class Informers:
             self.replica_sets,
             self.jobs,
             self.services,
+            self.device_classes,
+            self.device_slices,
+            self.device_claim_templates,
+            self.device_claims,
             self.pods,
         )
 
@@ -121,6 +146,16 @@ def _claims(pod: Pod) -> Iterable[Hashable]:
     """Index a Pod under the keys of the claims that its volumes name."""
     sources = (volume.persistentVolumeClaim for volume in pod.spec.volumes)
     return [Key(pod.metadata.namespace, source.claimName) for source in sources if source]
+
+
+def _device_claims(pod: Pod) -> Iterable[Hashable]:
+    """Index a Pod under the keys of its claims for devices; all generated ones must exist."""
+    return [each.key for each in claims_of(pod) or ()]
+
+
+def _slice_nodes(device_slice: ResourceSlice) -> Iterable[Hashable]:
+    """Index a slice under the key of its node, or an empty name if it is for several."""
+    return [Key("", device_slice.spec.nodeName)]
 
 
 def _claim_of(volume: PersistentVolume) -> Iterable[Hashable]:

@@ -6,6 +6,7 @@ import attrs
 
 from gpuruntime.embedded.kinds.pod_objects import Amounts
 from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.devices import GROUP, ResourceClaimSpec
 from gpuruntime.models.kubernetes.metadata import ObjectMeta, PartialObject
 from gpuruntime.models.kubernetes.resources import Resource
 
@@ -133,6 +134,25 @@ class Service:
     spec: ServiceSpec = attrs.field(factory=ServiceSpec)
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class DeviceClaimTemplateSpec:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeviceClaimTemplate:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: DeviceClaimTemplateSpec = attrs.field(factory=DeviceClaimTemplateSpec)
+
+
+DEVICE_CLAIM_TEMPLATES: Final = Resource(
+    group=GROUP,
+    version="v1",
+    kind="ResourceClaimTemplate",
+    plural="resourceclaimtemplates",
+    type=DeviceClaimTemplate,
+)
 NAMESPACES: Final = Resource(
     group="",
     version="v1",

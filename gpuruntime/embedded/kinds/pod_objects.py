@@ -97,6 +97,23 @@ class SchedulingGate:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class PodDeviceClaim:
+    """A claim for devices that the Pod uses; one of the two sources is set."""
+
+    name: str = ""
+    resourceClaimName: str | None = None
+    resourceClaimTemplateName: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PodDeviceClaimStatus:
+    """The claim that was made from a template; without a name the Pod needs none."""
+
+    name: str = ""
+    resourceClaimName: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class PodSpec:
     nodeName: str = ""
     schedulerName: str = ""
@@ -112,6 +129,7 @@ class PodSpec:
     initContainers: tuple[Container, ...] = ()
     containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    resourceClaims: tuple[PodDeviceClaim, ...] = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -165,6 +183,7 @@ class PodStatus:
     startTime: datetime | None = None
     initContainerStatuses: tuple[ContainerStatus, ...] = ()
     containerStatuses: tuple[ContainerStatus, ...] = ()
+    resourceClaimStatuses: tuple[PodDeviceClaimStatus, ...] = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)

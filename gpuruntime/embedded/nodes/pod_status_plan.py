@@ -203,6 +203,7 @@ def pod_status(
         startTime=sandbox.began_at.replace(microsecond=0),
         initContainerStatuses=inits,
         containerStatuses=mains,
+        resourceClaimStatuses=pod.status.resourceClaimStatuses,
     )
     return _with_conditions(pod, status, has_sandbox=has_sandbox, now=now)
 

@@ -10,14 +10,26 @@ from gpuruntime.embedded.controllers.volume_claim_plan import DEFAULT_CLASS, PRO
 from gpuruntime.embedded.kinds.cluster_objects import NODES, STORAGE_CLASSES
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
-from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.kinds.labels import GPU_PRODUCT
+from gpuruntime.models.kubernetes.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 
 STORAGE_CLASS: Final = "standard"
 LATE_STORAGE_CLASS: Final = "standard-late"
+DEVICE_MEMORY: Final = "80Gi"
 KUBELET_VERSION: Final = "v1.34.0-simulated"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeviceOptions:
+    """Devices of `resource.k8s.io` on each node, in one slice of the driver, and their class."""
+
+    count: int
+    class_name: str
+    driver: str
+    product: str
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -31,6 +43,7 @@ class NodeOptions:
     pods: str = "1000"
     gpus: int = 8
     gpu_resource: str = "nvidia.com/gpu"
+    devices: DeviceOptions | None = None
 
 
 async def create_seed_objects(client: Client, options: NodeOptions, *, now: datetime) -> None:
@@ -47,6 +60,11 @@ def _seed_objects(
 ) -> Iterator[tuple[Resource[Any], JsonObject]]:
     for number in range(options.count):
         yield NODES, node(f"{options.prefix}-{number}", options, now=now)
+    if options.devices is not None:
+        yield DEVICE_CLASSES, _device_class(options.devices)
+        for number in range(options.count):
+            name = f"{options.prefix}-{number}"
+            yield RESOURCE_SLICES, device_slice(name, options.devices)
     default: JsonObject = {DEFAULT_CLASS: "true"}
     yield STORAGE_CLASSES, _storage_class(STORAGE_CLASS, "Immediate", default)
     yield STORAGE_CLASSES, _storage_class(LATE_STORAGE_CLASS, "WaitForFirstConsumer", {})
@@ -84,6 +102,44 @@ def node(name: str, options: NodeOptions, *, now: datetime) -> JsonObject:
                 "architecture": "amd64",
             },
         },
+    }
+
+
+def device_slice(node_name: str, options: DeviceOptions) -> JsonObject:
+    """Return the slice of the node, whose pool has the node's name as drivers of GPUs do it."""
+    devices: list[JsonValue] = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {
+                "uuid": {"string": f"GPU-{node_name}-{number}"},
+                "productName": {"string": options.product},
+                "index": {"int": number},
+            },
+            "capacity": {"memory": {"value": DEVICE_MEMORY}},
+        }
+        for number in range(options.count)
+    ]
+    pool: JsonObject = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": RESOURCE_SLICES.api_version,
+        "kind": RESOURCE_SLICES.kind,
+        "metadata": {"name": f"{node_name}-{options.driver}"},
+        "spec": {
+            "driver": options.driver,
+            "nodeName": node_name,
+            "pool": pool,
+            "devices": devices,
+        },
+    }
+
+
+def _device_class(options: DeviceOptions) -> JsonObject:
+    selector: JsonObject = {"cel": {"expression": f"device.driver == '{options.driver}'"}}
+    return {
+        "apiVersion": DEVICE_CLASSES.api_version,
+        "kind": DEVICE_CLASSES.kind,
+        "metadata": {"name": options.class_name},
+        "spec": {"selectors": [selector]},
     }
 
 

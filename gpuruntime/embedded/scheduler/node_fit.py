@@ -13,6 +13,7 @@ import attrs
 from gpuruntime.embedded.kinds.cluster_objects import Taint
 from gpuruntime.embedded.kinds.pod_objects import Expression, NodeSelectorTerm, Toleration
 from gpuruntime.embedded.scheduler.node_resources import PODS, Needs, NodeFacts, Requests
+from gpuruntime.models.kubernetes.devices import NodeRequirement, NodeTerm, NodeTerms
 
 UNSCHEDULABLE: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -109,7 +110,12 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.value == taint.value
 
 
-def _matches(term: NodeSelectorTerm, facts: NodeFacts) -> bool:
+def matches_terms(terms: NodeTerms, facts: NodeFacts) -> bool:
+    """Return whether the node matches a term of a device's node selector."""
+    return any(_matches(term, facts) for term in terms.nodeSelectorTerms)
+
+
+def _matches(term: NodeSelectorTerm | NodeTerm, facts: NodeFacts) -> bool:
     """Return whether the node matches; an empty term matches nothing."""
     if not term.matchExpressions and not term.matchFields:
         return False
@@ -119,7 +125,7 @@ def _matches(term: NodeSelectorTerm, facts: NodeFacts) -> bool:
     )
 
 
-def _holds(expression: Expression, value: str | None) -> bool:
+def _holds(expression: Expression | NodeRequirement, value: str | None) -> bool:
     match expression.operator:
         case "In":
             return value in expression.values
@@ -135,7 +141,7 @@ def _holds(expression: Expression, value: str | None) -> bool:
             return False
 
 
-def _compares(expression: Expression, value: str | None) -> bool:
+def _compares(expression: Expression | NodeRequirement, value: str | None) -> bool:
     try:
         number, bound = int(value or ""), int("".join(expression.values))
     except ValueError:

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.embedded.devices.pod_claims import claims_of
 from gpuruntime.embedded.kinds.cluster_objects import Node, Taint
 from gpuruntime.embedded.kinds.pod_objects import (
     Amounts,
@@ -85,6 +86,8 @@ class Needs:
     may_preempt: bool = True
     # The claims of its volumes, in its own namespace.
     claims: tuple[Key, ...] = ()
+    # Its claims for devices.
+    device_claims: tuple[Key, ...] = ()
 
     @classmethod
     def of(cls, pod: Pod) -> "Needs":
@@ -98,6 +101,7 @@ class Needs:
             priority=spec.priority,
             may_preempt=spec.preemptionPolicy != "Never",
             claims=tuple(Key(namespace, source.claimName) for source in sources if source),
+            device_claims=tuple(each.key for each in claims_of(pod) or ()),
         )
 
 

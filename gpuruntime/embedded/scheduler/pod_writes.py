@@ -52,12 +52,14 @@ class SchedulerWrites:
         patch: JsonObject = {"metadata": {"annotations": {SELECTED_NODE: node}}}
         await amend(self._client, self._informers.claims, claim, patch)
 
-    async def refuse(self, pod: Pod, words: str, *, nominated: str) -> None:
+    async def refuse(
+        self, pod: Pod, words: str, *, nominated: str, is_error: bool = False
+    ) -> None:
         """Record why the Pod was not placed; `nominated` is the node it waits for, or empty."""
         refused = Condition(
             type=SCHEDULED,
             status="False",
-            reason="Unschedulable",
+            reason="SchedulerError" if is_error else "Unschedulable",
             message=words,
             observedGeneration=pod.metadata.generation,
         )

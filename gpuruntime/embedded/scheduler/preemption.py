@@ -1,6 +1,6 @@
 """Preemption: the least harmful set of Pods that must leave for a more important one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Final
 
@@ -15,11 +15,13 @@ from gpuruntime.embedded.scheduler.node_resources import (
     without_assigned,
 )
 
-PREEMPTION_PREFIX: Final = "no new claims to deallocate, preemption:"
+NO_CLAIMS: Final = "no new claims to deallocate, preemption:"
+NO_TAKE_BACK: Final = "still not schedulable, preemption:"
+TAKEN_BACK: Final = "deallocation of ResourceClaim completed, preemption:"
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 ALREADY: Final = "not eligible due to a terminating pod on the nominated node."
 
-_NOT_HELPFUL: Final = Obstacle(("Preemption is not helpful for scheduling",))
+NOT_HELPFUL: Final = Obstacle(("Preemption is not helpful for scheduling",))
 _NO_VICTIMS: Final = Obstacle(("No preemption victims found for incoming pod",))
 
 
@@ -38,11 +40,12 @@ def preempt(
     *,
     reserved: Mapping[str, tuple[Assignment, ...]],
     nominated: str = "",
+    is_out: Callable[[str], bool] = lambda _: False,
 ) -> Eviction | str:
     """Return the least harmful eviction, or a text that says why there is none.
 
     `obstacles` holds the obstacle of each node. `reserved` holds by node the nominated Pods that
-    are at least as important.
+    are at least as important. No Pod leaves a node that `is_out` for another reason.
     """
     if not needs.may_preempt:
         return NEVER
@@ -51,9 +54,11 @@ def preempt(
     evictions: list[Eviction] = []
     failures: list[Obstacle] = []
     for name, met in obstacles.items():
-        found = (
-            _NOT_HELPFUL if met.is_final else _victims(needs, nodes[name], reserved.get(name, ()))
-        )
+        found: tuple[Assignment, ...] | Obstacle = NOT_HELPFUL
+        if not met.is_final:
+            found = _victims(needs, nodes[name], reserved.get(name, ()))
+        if not isinstance(found, Obstacle) and is_out(name):
+            found = _NO_VICTIMS
         if isinstance(found, Obstacle):
             failures.append(found)
         else:

@@ -88,6 +88,11 @@ class SchedulingQueue:
         entry = (-group.needs.priority, self._since[first], next(self._numbers), group)
         heapq.heappush(self._heap, entry)
 
+    def activate_pod(self, uid: str) -> None:
+        """Make the Pod's group ready; do nothing if the Pod is absent."""
+        if uid in self._group_of:
+            self.activate(self._group_of[uid])
+
     def activate_all(self) -> None:
         for group in self._groups.values():
             self.activate(group)

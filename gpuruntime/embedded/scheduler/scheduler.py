@@ -13,10 +13,14 @@ from typing import Final, assert_never
 
 import structlog
 
-from gpuruntime.embedded.controllers.informers import BY_CLAIM, Informers
+from gpuruntime.embedded.controllers.informers import BY_CLAIM, BY_DEVICE_CLAIM, Informers
+from gpuruntime.embedded.devices.inventory import ClaimView, DeviceInventory
+from gpuruntime.embedded.devices.pod_claims import claims_of
 from gpuruntime.embedded.kinds.cluster_objects import Claim, Node, StorageClass
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.assignments import Assignments
+from gpuruntime.embedded.scheduler.device_writes import DeviceWrites
+from gpuruntime.embedded.scheduler.node_fit import matches_terms
 from gpuruntime.embedded.scheduler.node_resources import Assignment, Needs, NodeFacts
 from gpuruntime.embedded.scheduler.placement import (
     Decision,
@@ -32,6 +36,7 @@ from gpuruntime.embedded.scheduler.queue import PodGroup, SchedulingQueue
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models.kubernetes.devices import DeviceClass, ResourceClaim, ResourceSlice
 from gpuruntime.models.kubernetes.metadata import Key
 
 NAME: Final = "default-scheduler"
@@ -52,10 +57,12 @@ class Scheduler:
     ) -> None:
         self._informers = informers
         self._writes = SchedulerWrites(client, informers, recorder, now=now)
+        self._devices = DeviceInventory(informers)
+        self._device_writes = DeviceWrites(client, informers, self._devices)
         self._rng = rng
         self._assignments = Assignments()
         self._queue = SchedulingQueue()
-        self._needs: dict[str, tuple[int, Needs]] = {}
+        self._needs: dict[str, tuple[object, Needs]] = {}
         # Placed Pods whose claims are not bound yet.
         self._awaiting_claims: dict[str, tuple[Pod, str]] = {}
         self._to_bind: deque[tuple[Pod, str]] = deque()
@@ -64,6 +71,9 @@ class Scheduler:
         informers.pods.add_handler(self._on_pod)
         informers.claims.add_handler(self._on_claim)
         informers.storage_classes.add_handler(self._on_storage_class)
+        informers.device_claims.add_handler(self._on_device_claim)
+        informers.device_classes.add_handler(self._on_devices)
+        informers.device_slices.add_handler(self._on_devices)
 
     async def run(self) -> None:
         while True:
@@ -91,7 +101,15 @@ class Scheduler:
             self._informers.claims.store.get,
             lambda name: self._informers.storage_classes.store.get(Key("", name)),
         )
-        return place(uid, group.needs, self._assignments, claims, self._rng)
+        devices = self._device_view(group.needs) if group.needs.device_claims else None
+        return place(uid, group.needs, self._assignments, claims, self._rng, devices)
+
+    def _device_view(self, needs: Needs) -> ClaimView:
+        claims = tuple(filter(None, map(self._devices.claim, needs.device_claims)))
+        nodes = self._assignments.nodes
+        return self._devices.view(
+            claims, lambda terms, node: matches_terms(terms, nodes[node].facts)
+        )
 
     async def _carry_out(self, pod: Pod, group: PodGroup, decision: Decision) -> None:
         match decision:
@@ -109,6 +127,8 @@ class Scheduler:
         self._queue.remove(uid)
         self._queue.activate(group)
         self._assignments.assign(Assignment.of(pod, group.needs), decision.node)
+        for device_claim, allocation in decision.devices:
+            self._devices.reserve(device_claim, allocation, uid)
         if not decision.claims:
             self._to_bind.append((pod, decision.node))
             return
@@ -117,6 +137,8 @@ class Scheduler:
             await self._writes.choose_node(claim, decision.node)
 
     async def _preempt(self, pod: Pod, group: PodGroup, decision: Preemption) -> None:
+        if decision.take_back is not None:
+            await self._device_writes.take_back(decision.take_back)
         node, victims = decision.eviction.node, decision.eviction.victims
         lesser = self._assignments.lesser_nominations(node, group.needs.priority)
         self._assignments.nominate(Assignment.of(pod, group.needs), node)
@@ -140,7 +162,11 @@ class Scheduler:
         for pod in group.report(decision.words):
             if not nominated and self._assignments.end_nomination(pod.metadata.uid):
                 self._queue.put(pod, group.needs, "", is_ready=False)
-            await self._writes.refuse(pod, decision.words, nominated=nominated)
+            await self._writes.refuse(
+                pod, decision.words, nominated=nominated, is_error=decision.is_error
+            )
+        if decision.take_back is not None:
+            await self._device_writes.take_back(decision.take_back)
 
     async def _end_nomination(self, assignment: Assignment) -> None:
         self._assignments.end_nomination(assignment.uid)
@@ -151,9 +177,13 @@ class Scheduler:
     async def _bind_all(self) -> None:
         while self._to_bind:
             pod, node = self._to_bind.popleft()
+            claims = self._needs_of(pod).device_claims
             try:
+                for key in claims:
+                    await self._device_writes.bind(key, pod)
                 await self._writes.bind(pod, node)
             except KubeError as error:
+                await self._device_writes.undo(claims, pod)
                 self._retry_later(pod, error)
 
     def _retry_later(self, pod: Pod, error: KubeError) -> None:
@@ -191,6 +221,27 @@ class Scheduler:
         if new is not None:
             self._activate_all()
 
+    def _on_device_claim(
+        self, key: Key, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
+        """Look again at the claim's Pods, and at all Pods if a device became free."""
+        is_freed = self._devices.update(old, new)
+        for pod in self._informers.pods.store.by_index(BY_DEVICE_CLAIM, key):
+            self._on_pod(pod.metadata.key, None, pod)
+            self._queue.activate_pod(pod.metadata.uid)
+        self._wake.set()
+        if is_freed:
+            self._activate_all()
+
+    def _on_devices(
+        self,
+        _key: Key,
+        _old: DeviceClass | ResourceSlice | None,
+        new: DeviceClass | ResourceSlice | None,
+    ) -> None:
+        if new is not None:
+            self._activate_all()
+
     def _on_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._remove(old)
@@ -206,7 +257,9 @@ class Scheduler:
     def _remove(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._queue.remove(uid)
-        self._needs.pop(uid, None)
+        _, needs = self._needs.pop(uid, (None, None))
+        for key in needs.device_claims if needs else ():
+            self._devices.release(key, uid)
         self._awaiting_claims.pop(uid, None)
         self._release(uid)
 
@@ -223,6 +276,10 @@ class Scheduler:
         uid = pod.metadata.uid
         if self._assignments.is_assigned(uid):
             return
+        if not self._has_device_claims(pod):
+            # Such a Pod is held back before the queue, without a condition and without an Event.
+            self._queue.remove(uid)
+            return
         if self._queue.put(pod, self._needs_of(pod), self._assignments.nominated_node(uid)):
             self._wake.set()
 
@@ -236,12 +293,19 @@ class Scheduler:
         self._wake.set()
 
     def _needs_of(self, pod: Pod) -> Needs:
-        """Return the Pod's needs, computed once per generation."""
+        """Return the Pod's needs, computed once per generation and set of generated claims."""
         metadata = pod.metadata
         known = self._needs.get(metadata.uid)
-        if known is None or known[0] != metadata.generation:
-            known = self._needs[metadata.uid] = metadata.generation, Needs.of(pod)
+        state = metadata.generation, pod.status.resourceClaimStatuses
+        if known is None or known[0] != state:
+            known = self._needs[metadata.uid] = state, Needs.of(pod)
         return known[1]
+
+    def _has_device_claims(self, pod: Pod) -> bool:
+        named = claims_of(pod)
+        return named is not None and all(
+            each.serves(pod, self._devices.claim(each.key)) for each in named
+        )
 
     def _has_its_claims(self, pod: Pod) -> bool:
         claims = map(self._informers.claims.store.get, self._needs_of(pod).claims)
