@@ -17,6 +17,7 @@ import yaml
 
 from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
+from gpuruntime.embedded.nodes.seed_objects import NodeOptions
 from gpuruntime.embedded.objects.state_folder import StateFolder, state_folder
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, Programs
 from gpuruntime.errors import ConfigurationError
@@ -30,7 +31,7 @@ from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.banner import Banner
 from gpuruntime.roles.dev.broker import Broker, broker, end_restored_workers
 from gpuruntime.roles.dev.gateway import with_gateway
-from gpuruntime.roles.dev.installation import install, namespace_policy
+from gpuruntime.roles.dev.installation import device_options, install, namespace_policy
 from gpuruntime.roles.dev.ports import KeptPorts
 from gpuruntime.roles.dev.programs import BROKER, command_rules, programs_at_hand
 from gpuruntime.roles.gateway import gateway_role
@@ -113,6 +114,7 @@ class Dev:
         self, folder: Path, queue: Broker | None, state: StateFolder | None
     ) -> None:
         options = ClusterOptions(
+            nodes=NodeOptions(devices=device_options(self._settings.dev.devices)),
             volumes_root=str(folder / "volumes"),
             programs=self._programs,
             commands=command_rules(self._settings),

@@ -7,6 +7,7 @@ import attrs
 
 from gpuruntime.embedded.controllers.custom_kinds import DEFINITIONS
 from gpuruntime.embedded.kinds.cluster_objects import NAMESPACES
+from gpuruntime.embedded.nodes.seed_objects import DeviceOptions
 from gpuruntime.embedded.objects.admission import CreationPolicy
 from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.kube.client import Client
@@ -20,10 +21,23 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import PRIORITY_CLASSES
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.settings.dev import DeviceSettings
 from gpuruntime.settings.schema import NamespaceSettings, Settings
 
 # Stock makes way for active units and for no other Pods.
 PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
+
+
+def device_options(settings: DeviceSettings) -> DeviceOptions | None:
+    """Return the devices of each node, or None if the nodes have none."""
+    if not settings.count:
+        return None
+    return DeviceOptions(
+        count=settings.count,
+        class_name=settings.className,
+        driver=settings.driver,
+        product=settings.product,
+    )
 
 
 async def install(client: Client, settings: Settings) -> None:

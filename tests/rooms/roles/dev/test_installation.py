@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from gpuruntime.embedded.kinds.cluster_objects import NAMESPACES
+from gpuruntime.embedded.nodes.seed_objects import DeviceOptions
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ForbiddenError
 from gpuruntime.models.encoding.json import JsonObject
@@ -18,7 +19,8 @@ from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.resources import Resource
-from gpuruntime.roles.dev.installation import install, namespace_policy
+from gpuruntime.roles.dev.installation import device_options, install, namespace_policy
+from gpuruntime.settings.dev import DeviceSettings
 from gpuruntime.settings.schema import NamespaceSettings, Settings
 from gpuruntime.settings.values import Label
 from tests.rooms.embedded.world import running_cluster
@@ -123,3 +125,20 @@ async def test_the_words_are_those_of_the_manifests() -> None:
     async with installed(NamespaceSettings()) as client:
         said = await refusal(client, GPU_UNITS, "default")
     assert re.search(".*".join(map(re.escape, pieces)) + "$", said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        pytest.param(DeviceSettings(), None, id="off by default"),
+        pytest.param(
+            DeviceSettings(count=2, className="c.test", driver="d.test", product="P"),
+            DeviceOptions(count=2, class_name="c.test", driver="d.test", product="P"),
+            id="configured",
+        ),
+    ],
+)
+def test_nodes_get_the_configured_devices(
+    settings: DeviceSettings, options: DeviceOptions | None
+) -> None:
+    assert device_options(settings) == options
