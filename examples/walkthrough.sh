@@ -61,6 +61,9 @@ has '"memory":"16Gi"'
 source=$(sed 's/.*"sourceStock":{"name":"\([^"]*\)".*/\1/' <<<"$answer")
 wait_for "/gpu-units/$source?lifecycle=stock" '"code":"gpuunit_not_found"'
 
+echo "# A ticket lets its bearer reach the unit, by HTTP and by commands; without a gateway it is 409."
+call '[24]0[19]' POST /gpu-units/demo-instance/tickets '{"uses": ["http", "exec"], "port": "http"}'
+
 echo "# The second unit takes the last of the stock: a third is refused and leaves nothing behind."
 call 201 POST /gpu-units "$(unit unit-002 second python:3.12)"
 call 409 POST /gpu-units "$(unit unit-003 third python:3.12)"

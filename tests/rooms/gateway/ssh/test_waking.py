@@ -23,6 +23,7 @@ ASLEEP: Final = unit(suspended=True, wake=True, sshKeys=(USER_LINE,))
 RESUMED: Final = unit(wake=True, sshKeys=(USER_LINE,))
 AWAKE: Final = with_ready(RESUMED, UnitReason.DEPLOYMENT_READY)
 FAILED: Final = with_ready(RESUMED, UnitReason.POD_STARTUP_FAILED, "exit code 1")
+OTHER_KEY: Final = asyncssh.generate_private_key("ssh-ed25519")
 LOGINS: Final[dict[str, dict[str, Any]]] = {
     "by ticket": {"password": ticket(ASLEEP)},
     "by key": {"client_keys": [USER_KEY], "password": None},
@@ -106,3 +107,20 @@ async def test_a_caller_who_leaves_while_it_waits_gives_up_its_place(tmp_path: P
         with pytest.raises(asyncssh.Error):
             await waiting
         await eventually(lambda: world.waker.held == 0)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        pytest.param({"client_keys": [OTHER_KEY], "password": None}, id="another key"),
+        pytest.param({"password": ticket(unit("other"))}, id="another unit's ticket"),
+    ],
+)
+async def test_a_caller_without_proof_resumes_nothing(
+    tmp_path: Path, login: dict[str, Any]
+) -> None:
+    api = Api()
+    async with sleeping(tmp_path, api) as world:
+        with pytest.raises(asyncssh.PermissionDenied):
+            await world.login(**login)
+    assert api.asked == []
