@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gpuruntime.gateway.connections import Connection, ConnectionKind, Connections
 from gpuruntime.gateway.containers.caller_socket import (
+    CLOSING_SECONDS,
     CallerGoneError,
     CallerSocket,
     Close,
@@ -58,10 +59,14 @@ class SshVerb:
                 forth = tasks.create_task(_forth(caller, ours))
                 probe = tasks.create_task(_probe(caller))
                 back = tasks.create_task(_back(ours, caller))
-                await asyncio.wait((forth, probe, back), return_when=asyncio.FIRST_COMPLETED)
-                for task in (forth, probe, back):
+                ways = (forth, probe, back)
+                await asyncio.wait((served, *ways), return_when=asyncio.FIRST_COMPLETED)
+                if served.done():
+                    # Its last bytes wait for a caller that may never take them.
+                    await asyncio.wait((back,), timeout=CLOSING_SECONDS)
+                for task in ways:
                     task.cancel()
-                await asyncio.wait((forth, probe, back))
+                await asyncio.wait(ways)
                 # The server sees the end, and hangs up what runs.
                 ours.close()
                 await served

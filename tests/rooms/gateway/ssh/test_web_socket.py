@@ -21,6 +21,7 @@ from tests.eventually import eventually
 from tests.rooms.gateway.service import DEMO, DOMAIN, Caller, gateway
 from tests.rooms.gateway.ssh.local_container import LocalContainer
 from tests.rooms.gateway.ssh.ssh_world import HOST_KEY, OPTIONS, LocalReach
+from tests.rooms.gateway.test_splice import stops_reading
 from tests.rooms.gateway.visitors import NOW, ticket, unit
 
 BEARER: Final = {"Authorization": f"Bearer {ticket(DEMO)}"}
@@ -82,8 +83,11 @@ async def carried(tunnel: aiohttp.ClientWebSocketResponse) -> AsyncIterator[int]
         await tunnel.close()
 
 
-async def output_of(tunnel: aiohttp.ClientWebSocketResponse, command: str) -> str:
-    """Log in without a ticket, and return what a command prints."""
+@asynccontextmanager
+async def logged_in(
+    tunnel: aiohttp.ClientWebSocketResponse,
+) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    """Log in without a ticket."""
     async with carried(tunnel) as port:
         login = asyncssh.connect(
             "127.0.0.1",
@@ -95,7 +99,12 @@ async def output_of(tunnel: aiohttp.ClientWebSocketResponse, command: str) -> st
             client_keys=None,
         )
         async with login as connection:
-            return str((await connection.run(command, check=True)).stdout)
+            yield connection
+
+
+async def output_of(tunnel: aiohttp.ClientWebSocketResponse, command: str) -> str:
+    async with logged_in(tunnel) as connection:
+        return str((await connection.run(command, check=True)).stdout)
 
 
 async def test_the_ticket_of_the_request_is_the_login(tmp_path: Path) -> None:
@@ -123,6 +132,24 @@ async def test_a_revocation_during_the_login_ends_the_connection(tmp_path: Path,
         with pytest.raises((asyncssh.Error, OSError)):
             await output_of(tunnel, "touch reached")
         assert not (tmp_path / "reached").exists()
+
+
+async def test_a_revocation_ends_the_connection_of_a_caller_that_takes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ssh_gateway(tmp_path) as caller,
+        opened(caller) as tunnel,
+        logged_in(tunnel) as connection,
+    ):
+        # More than what kernels hold is on its way.
+        await connection.create_process("cat /dev/zero", window=64 * 1024 * 1024)
+        transport = stops_reading(tunnel)
+        await asyncio.sleep(0.5)
+        assert len(caller.world.connections) == 1
+        caller.world.put(unit(generation=1))
+        await eventually(lambda: len(caller.world.connections), lambda count: count == 0)
+        transport.abort()
 
 
 async def test_strangers_keep_out_no_caller_with_a_ticket(tmp_path: Path) -> None:
