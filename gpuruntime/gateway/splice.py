@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from gpuruntime.concurrency.clock import loop_time
+from gpuruntime.concurrency.reads import READ_BYTES, bound_reads
 from gpuruntime.concurrency.tasks import first_of
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.gateway.connections import Connection
@@ -44,6 +45,11 @@ class SpliceOptions:
     head_seconds: float
     idle_seconds: float
     longest_seconds: float
+
+    @property
+    def pause_above(self) -> int:
+        """The bytes that may wait before a side is paused, as one more read may come."""
+        return max(0, self.buffered - READ_BYTES)
 
 
 class Splice:
@@ -81,7 +87,8 @@ class _Unit(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.is_writable.set()
-        transport.set_write_buffer_limits(high=self._options.buffered)
+        bound_reads(transport)
+        transport.set_write_buffer_limits(high=self._options.pause_above)
 
     def data_received(self, data: bytes) -> None:
         if self._caller is not None:
@@ -98,7 +105,7 @@ class _Unit(asyncio.Protocol):
     def join(self, caller: asyncio.Transport, rest: bytes) -> None:
         """Send what follows the head, and all that comes, to the caller."""
         self._caller = caller
-        caller.set_write_buffer_limits(high=self._options.buffered)
+        caller.set_write_buffer_limits(high=self._options.pause_above)
         if not self.is_writable.is_set():  # what the caller sent before the handshake was over
             caller.pause_reading()
         if rest:
@@ -128,7 +135,7 @@ class _Unit(asyncio.Protocol):
         splice.moved_at = loop_time()
         splice.to_caller += len(data)
         caller.write(data)
-        if caller.get_write_buffer_size() > self._options.buffered:
+        if caller.get_write_buffer_size() > self._options.pause_above:
             self.transport.pause_reading()
             splice.is_pressed = True
             splice.news.set()

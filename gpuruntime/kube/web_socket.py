@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 
+from gpuruntime.concurrency.reads import bound_reads
 from gpuruntime.kube.errors import MalformedAnswerError, UnreachableError
 
 # Every message is shorter than this; those of an API server have at most 32 KiB.
@@ -20,16 +21,19 @@ class WebSocket(aiohttp.ClientWebSocketResponse):
 
     def abort(self) -> None:
         """End the connection at once: an orderly end of TLS could outlive the loop."""
-        connection = self._response.connection
-        if connection is not None and connection.transport is not None:
-            connection.transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
         self._response.close()
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        connection = self._response.connection
+        return None if connection is None else connection.transport
 
     @property
     def is_congested(self) -> bool:
         """Return whether a PING might wait behind what the peer has not taken yet."""
-        connection = self._response.connection
-        transport = None if connection is None else connection.transport
+        transport = self.transport
         return transport is not None and transport.get_write_buffer_size() > 0
 
 
@@ -40,6 +44,7 @@ class HttpSocket:
 
     def __init__(self, web_socket: WebSocket) -> None:
         self._web_socket = web_socket
+        bound_reads(web_socket.transport)
         # The peer answers a PING only after it has taken what came before, which may be never:
         # a command need not read its input.
         self._is_input_unconfirmed = False
@@ -52,7 +57,12 @@ class HttpSocket:
             raise _broken(error) from error
 
     async def receive(self) -> bytes | None:
+        if (transport := self._web_socket.transport) is not None:
+            transport.resume_reading()
         message = await self._next()
+        # aiohttp would read on, and keep 512 KiB of messages.
+        if (transport := self._web_socket.transport) is not None:
+            transport.pause_reading()
         match message.type:
             case aiohttp.WSMsgType.BINARY:
                 return bytes(message.data)

@@ -26,6 +26,7 @@ from gpuruntime.api.errors import (
 from gpuruntime.api.http.layers import new_request_id
 from gpuruntime.api.http.problems import problem_answer
 from gpuruntime.api.http.security_headers import add_common_headers, common_headers
+from gpuruntime.concurrency.reads import READ_BYTES, bound_reads
 
 log = structlog.get_logger()
 
@@ -81,6 +82,7 @@ class _Server(web.Server):
             "keepalive_timeout": limits.idle_seconds,
             "max_line_size": limits.head_bytes,
             "max_field_size": limits.head_bytes,
+            "read_bufsize": READ_BYTES // 2,
             "rng": rng,
             "limits": limits,
         }
@@ -105,6 +107,7 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        bound_reads(transport)
         assert self._manager is not None
         if len(self._manager.connections) > self._limits.most:
             log.warning("connection refused: the limit is reached", most=self._limits.most)

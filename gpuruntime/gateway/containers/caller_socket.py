@@ -61,10 +61,13 @@ class CallerSocket:
         """Return the next message. Raise CallerGoneError at the end."""
         while True:
             self._listening_since = loop_time()
+            self._transport.resume_reading()
             message = await self.response.receive()
             self._is_output_unconfirmed = False
             match message.type:
                 case aiohttp.WSMsgType.BINARY | aiohttp.WSMsgType.TEXT:
+                    # aiohttp would read on, and keep 512 KiB of messages.
+                    self._transport.pause_reading()
                     self._listening_since = None
                     data: bytes | str = message.data
                     return data

@@ -23,7 +23,7 @@ from gpuruntime.gateway.errors import Code, GatewayError
 from gpuruntime.gateway.gate import Visitor
 from gpuruntime.gateway.presentation import SUB_PROTOCOL
 
-LARGEST_MESSAGE: Final = 1024 * 1024
+LARGEST_MESSAGE: Final = 64 * 1024
 END: Final = "end"
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Final, Protocol, TypeAlias
 
+from gpuruntime.concurrency.reads import bound_reads
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.gateway.containers.relay_program import BEGINS, END, relay_command
 from gpuruntime.gateway.containers.unit_pods import running_pod
@@ -84,6 +85,7 @@ class PortDialer:
         except (OSError, TimeoutError) as error:
             words = str(error) or f"not within {self._connect_seconds:g} s"
             raise DialError(f"nothing answers at port {port}: {words}") from error
+        bound_reads(writer.transport)
         opened.push_async_callback(_closed, writer)
         return _TcpStream(reader, writer)
 

@@ -28,7 +28,7 @@ from gpuruntime.gateway.wake import Waker
 from gpuruntime.models.requests.tickets import Use
 
 PING_SECONDS: Final = 30.0
-LARGEST_MESSAGE: Final = 1024 * 1024
+LARGEST_MESSAGE: Final = 64 * 1024
 _END: Final = "end"
 
 

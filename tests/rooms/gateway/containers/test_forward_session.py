@@ -134,8 +134,8 @@ async def test_ten_megabytes_pass_unchanged() -> None:
     ):
 
         async def send() -> None:
-            for start in range(0, len(bulk), 500_000):
-                await caller.send_bytes(bulk[start : start + 500_000])
+            for start in range(0, len(bulk), 50_000):
+                await caller.send_bytes(bulk[start : start + 50_000])
             await caller.send_str("end")
 
         tasks.create_task(send())
