@@ -13,6 +13,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 # Outside their session, the suites of functions try fewer.
 FULL_PROOF = {"GPURUNTIME_CHAIN_INVOCATIONS": "10000", "GPURUNTIME_CHAIN_SCHEDULES": "20"}
 FULL_SCALING = {"GPURUNTIME_SCALING_SEEDS": "500"}
+LONG_GATEWAY = {"GPURUNTIME_GATEWAY_MIB": "2048", "GPURUNTIME_GATEWAY_SOCKETS": "5000"}
 # Virtual time needs no processor at once: sessions beside it measure real seconds.
 YIELDING = ("nice", "-n", "19", "python", "-m")
 # A process takes tests from the other one when it has none left: some take half a minute.
@@ -96,6 +97,13 @@ def bench(session: nox.Session) -> None:
     """Measure the budgets as ratios, side by side in one run."""
     install(session, "bench", "local", "postgres", "ssh")
     session.run("python", "-m", "tests.proofs.bench", *session.posargs)
+
+
+@nox.session(name="long-gateway")
+def long_gateway(session: nox.Session) -> None:
+    """Pass 2 GiB each way and hold 5,000 idle WebSockets at a gateway, within its memory."""
+    install(session, "bench", "local", "postgres", "ssh")
+    session.run("pytest", "-s", "tests/proofs/gateway_bytes", *session.posargs, env=LONG_GATEWAY)
 
 
 @nox.session

@@ -28,10 +28,10 @@ def test_the_rooms_are_in_the_order_that_lint_enforces() -> None:
 def test_the_sessions_are_those_of_nox() -> None:
     module = ast.parse((ROOT / "noxfile.py").read_text())
     sessions = {
-        each.name
+        each.name.replace("_", "-")
         for each in module.body
         if isinstance(each, ast.FunctionDef)
-        and any(ast.unparse(decorator) == "nox.session" for decorator in each.decorator_list)
+        and any("nox.session" in ast.unparse(decorator) for decorator in each.decorator_list)
     }
     shown = {row[0].strip("`").removeprefix("nox -s ") for row in PAGE.table("session")}
     assert shown == sessions

@@ -116,7 +116,8 @@ def files() -> frozenset[str]:
 
 @cache
 def sessions() -> frozenset[str]:
-    return frozenset(re.findall(r"@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text()))
+    found = re.findall(r"@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text())
+    return frozenset(name.replace("_", "-") for name in found)
 
 
 @attrs.frozen
