@@ -19,6 +19,7 @@ from tests.proofs.bench import (
     invoking,
     listing,
     mirroring,
+    reaching,
     slow_callers,
 )
 from tests.proofs.bench.rows import Row
@@ -98,6 +99,7 @@ BENCHES: dict[str, Callable[[], Iterator[Row]]] = {
     "memory": mirroring.rows,
     "idle-manager": idle_manager.rows,
     "invocations": invoking.rows,
+    "gateway": reaching.rows,
 }
 
 

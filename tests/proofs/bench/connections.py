@@ -17,11 +17,17 @@ USER_AGENT = "bench"
 
 @attrs.frozen(slots=True)
 class Address:
-    """A URL with the token and TLS context that its server requires."""
+    """A URL with the token, TLS context and host that its server requires."""
 
     url: str
     token: str = ""
     tls: ssl.SSLContext | None = None
+    host: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers = {"Host": self.host or urlsplit(self.url).netloc, "User-Agent": USER_AGENT}
+        return headers | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
 
 
 @attrs.frozen(slots=True)
@@ -42,10 +48,7 @@ class Connection:
     ) -> None:
         self._reader = reader
         self._writer = writer
-        lines = [f"Host: {urlsplit(address.url).netloc}", f"User-Agent: {USER_AGENT}"]
-        if address.token:
-            lines.append(f"Authorization: Bearer {address.token}")
-        self._head = "\r\n".join(lines)
+        self._head = "\r\n".join(f"{name}: {value}" for name, value in address.headers.items())
 
     async def send(
         self, method: str, path: str, body: bytes = b"", content_type: str = JSON
