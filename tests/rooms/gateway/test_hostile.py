@@ -8,6 +8,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gpuruntime.settings.gateway import GatewayByteSettings, GatewayTimeSettings
+from gpuruntime.settings.values import Amount
+from gpuruntime.strict.durations import Seconds
+from tests.eventually import eventually
 from tests.rooms.gateway.service import DEMO, gateway, host_of, upstream
 from tests.rooms.gateway.test_app import echo
 from tests.rooms.gateway.visitors import ticket
@@ -174,3 +178,112 @@ async def test_only_a_read_on_a_kept_connection_is_repeated(
         assert len(asked) == times
         if method == "POST":
             assert connections.index(connections[-1]) == 1, "a connection of its own"
+
+
+async def counted(body: aiohttp.StreamReader, sizes: list[int]) -> None:
+    """Add the size of each piece of a body, also if it breaks off."""
+    while data := await body.readany():
+        sizes += (len(data),)
+
+
+@asynccontextmanager
+async def settled() -> AsyncIterator[None]:
+    """Wait after the block until servers have noticed the ends of their connections."""
+    before = asyncio.all_tasks()
+    yield
+    await eventually(lambda: asyncio.all_tasks() - before, lambda left: not left)
+
+
+async def test_an_answer_without_end_is_cut_at_the_most_bytes_of_a_body() -> None:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(bytes(16_384))
+
+    most = GatewayByteSettings(upload=Amount("1Mi"))
+    async with settled(), upstream(serve) as port, gateway(port, bytes=most) as caller:
+        headers = {"Authorization": f"Bearer {TICKET}"}
+        async with caller.request("GET", "/", headers=headers) as answer:
+            assert answer.status == 200
+            received: list[int] = []
+            with pytest.raises(aiohttp.ClientError):
+                await counted(answer.content, received)
+        assert 0 < sum(received) <= 1024 * 1024
+        await eventually(lambda: len(caller.world.connections), lambda count: count == 0)
+
+
+async def test_an_upload_without_end_is_refused_at_the_most_bytes_of_a_body() -> None:
+    taken: list[int] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        await counted(request.content, taken)
+        return web.Response(text="it ended")
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(16_384)
+
+    most = GatewayByteSettings(upload=Amount("1Mi"))
+    async with settled(), upstream(serve) as port, gateway(port, bytes=most) as caller:
+        headers = {"Authorization": f"Bearer {TICKET}"}
+        async with caller.request("POST", "/", headers=headers, data=endless()) as answer:
+            assert answer.status == 413
+            assert (await answer.json())["error"]["code"] == "body_too_large"
+        assert 0 < sum(taken) <= 1024 * 1024
+        await eventually(lambda: len(caller.world.connections), lambda count: count == 0)
+
+
+@pytest.mark.parametrize("side", ["an answer", "an upload"])
+async def test_a_body_that_trickles_without_end_is_cut_when_its_time_is_over(side: str) -> None:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if side == "an answer":
+            await response.prepare(request)
+            while True:
+                await response.write(b".")
+                await asyncio.sleep(0.02)
+        await request.read()
+        return response
+
+    async def trickle() -> AsyncIterator[bytes]:
+        while True:
+            yield b"."
+            await asyncio.sleep(0.02)
+
+    times = GatewayTimeSettings(longest=Seconds(1.0))
+    async with settled(), upstream(serve) as port, gateway(port, time=times) as caller:
+        headers = {"Authorization": f"Bearer {TICKET}"}
+        if side == "an answer":
+            async with caller.request("GET", "/", headers=headers) as answer:
+                with pytest.raises(aiohttp.ClientError):
+                    await answer.read()
+        else:
+            async with caller.request("POST", "/", headers=headers, data=trickle()) as answer:
+                assert (answer.status, (await answer.json())["error"]["code"]) == (504, "timeout")
+        await eventually(lambda: len(caller.world.connections), lambda count: count == 0)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\n\r\nbytes of another protocol",
+            502,
+            id="to a request without Upgrade",
+        ),
+        pytest.param(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+            502,
+            id="to h2c",
+        ),
+    ],
+)
+async def test_a_unit_that_switches_protocols_unasked_is_a_fault(head: bytes, status: int) -> None:
+    async with raw_unit(head) as port, gateway(port) as caller:
+        for extra in ("", "Connection: Upgrade\r\nUpgrade: h2c\r\n"):
+            asked = f"GET / HTTP/1.1\r\nHost: {HOST}\r\n{BEARER}\r\n{extra}\r\n"
+            answer = await caller.raw(asked.encode())
+            assert int(answer.split(b" ", 2)[1]) == status
+            assert b"another protocol" not in answer
