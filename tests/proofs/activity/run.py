@@ -1,6 +1,7 @@
 """A run of a seed: callers, faults and leaders, and what the leaders call idle."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -33,6 +34,9 @@ class Run:
         self.fleet = Fleet(self._rng)
         self._transport = RefusingTransport(InProcessTransport(self.fleet.cluster.server))
         self.breaches: list[str] = []
+        # How often a leader was asked about a unit, and each kind of fault that happened.
+        self.looks = 0
+        self.faults: Counter[str] = Counter()
         # The longest idle time that any leader has called, by unit.
         self.longest: dict[str, float] = {}
 
@@ -79,6 +83,7 @@ class Run:
             await asyncio.sleep(1)
             now = asyncio.get_running_loop().time()
             for uid in UNITS:
+                self.looks += 1
                 idle = reader.idle_seconds(uid)
                 self.longest[uid] = max(idle, self.longest.get(uid, 0.0))
                 truly = self._idle_until_the_round(reader, uid)
@@ -124,7 +129,9 @@ class Run:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(self._rng.expovariate(1 / 120))
-                tasks.create_task(self._rng.choice(faults)())
+                fault = self._rng.choice(faults)
+                self.faults[fault.__name__.strip("_")] += 1
+                tasks.create_task(fault())
 
     async def _kill(self) -> None:
         """Kill a process; the kubelet starts another one in the same Pod."""

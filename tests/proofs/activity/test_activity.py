@@ -11,6 +11,8 @@ def test_no_active_unit_is_called_idle(seed: int) -> None:
     run = run_seed(seed)
     assert run.breaches == []
     assert max(run.longest.values()) > 2 * EVERY_SECONDS
+    assert run.looks > RUN_SECONDS * len(UNITS) * 0.9
+    assert run.faults.total() > 0
 
 
 def test_without_faults_a_unit_is_idle_since_its_last_call_whatever_pings_it() -> None:
