@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import attrs
@@ -18,8 +18,10 @@ from gpuruntime.settings.gateway import GatewayTimeSettings
 from gpuruntime.strict.durations import Seconds
 from gpuruntime.tickets.tokens import TokenType, verify
 from tests.eventually import eventually
+from tests.rooms.api.routes.test_tickets import change, served
 from tests.rooms.gateway.service import Caller, gateway, host_of, upstream
 from tests.rooms.gateway.visitors import NOW, RING, ticket, unit
+from tests.rooms.operations.cluster import clock
 
 ASLEEP: Final = unit(suspended=True, wake=True)
 BEARER: Final = {"Authorization": f"Bearer {ticket(ASLEEP)}"}
@@ -82,6 +84,44 @@ async def test_many_callers_resume_a_unit_once_and_are_all_answered() -> None:
     }
     assert api.asked == [("POST", "/api/v1/gpu-units/demo/wake")]
     assert [(each.uid, each.exp - each.iat) for each in api.claims] == [("uid-of-demo", 60)]
+
+
+async def test_200_callers_at_four_replicas_are_all_answered_after_one_change() -> None:
+    async with AsyncExitStack() as opened:
+        api = await opened.enter_async_context(served(wake=True))
+        port = await opened.enter_async_context(upstream(answer))
+        await change(api, suspended=True)
+        asleep = await api.replica.inventory.units.get("demo")
+        address = str(api.client.make_url("/")).rstrip("/")
+        replicas = []
+        for _ in range(4):
+            opening = gateway(port, asleep, api=address)
+            replicas.append(await opened.enter_async_context(opening))
+            replicas[-1].world.now = clock()
+        issued_at = int(clock().timestamp())
+        bearer = {"Authorization": f"Bearer {ticket(asleep, iat=issued_at, exp=issued_at + 900)}"}
+        written = len(api.replica.transport.written())
+
+        async def status(caller: Caller) -> tuple[int, str]:
+            host = host_of(asleep)
+            async with caller.request("POST", host=host, headers=bearer, data=b"body") as got:
+                return int(got.status), await got.text()
+
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(status(replicas[n % 4])) for n in range(200)]
+            resumed = await eventually(
+                lambda: api.replica.inventory.units.get("demo"),
+                lambda unit: not unit.spec.suspended,
+            )
+            for each in replicas:
+                each.world.put(with_ready(resumed, UnitReason.DEPLOYMENT_READY))
+        assert Counter(each.result() for each in asking) == {(200, "body"): 200}
+        last = await api.replica.inventory.units.get("demo")
+    # Each replica asks once. Their requests race at the API, and one of them changes the unit.
+    asked = api.replica.transport.written()[written:]
+    assert 1 <= len(asked) <= len(replicas)
+    assert resumed.metadata.generation == asleep.metadata.generation + 1
+    assert resumed.metadata.resourceVersion == last.metadata.resourceVersion
 
 
 @pytest.mark.parametrize(

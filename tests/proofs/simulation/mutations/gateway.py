@@ -7,6 +7,10 @@ from tests.proofs.simulation.mutations.mutation import Mutation
 ROOM: Final = "gpuruntime.gateway"
 TOKENS: Final = "gpuruntime.tickets.tokens"
 TESTS: Final = "tests/rooms/gateway/test_"
+REVOCATION: Final = (
+    "tests/rooms/roles/test_gateway_revocation.py"
+    "::test_open_connections_of_every_kind_end_within_a_minute"
+)
 GATEWAY: Final = (
     Mutation(
         "a ticket counts for a later unit of the name",
@@ -35,6 +39,27 @@ GATEWAY: Final = (
         "unit.spec.access.generation > visitor.claims.gen",
         "unit.spec.access.generation < visitor.claims.gen",
         f"{TESTS}connections.py",
+    ),
+    Mutation(
+        "a suspension ends no open connection",
+        f"{ROOM}.connections",
+        "return End.SUSPENDED if unit.spec.suspended else None",
+        "return None",
+        REVOCATION,
+    ),
+    Mutation(
+        "a unit that was created again has the connections of before",
+        f"{ROOM}.connections",
+        "if old is not None and (new is None or new.metadata.uid != old.metadata.uid):",
+        "if old is not None and new is None:",
+        f"{TESTS}connections.py",
+    ),
+    Mutation(
+        "the gateway watches units in long windows",
+        f"{ROOM}.freshness",
+        "WINDOW_SECONDS: Final = (20, 25)",
+        "WINDOW_SECONDS: Final = (200, 250)",
+        REVOCATION,
     ),
     Mutation(
         "a session's token is accepted as a ticket",

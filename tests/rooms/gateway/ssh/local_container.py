@@ -11,7 +11,14 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from gpuruntime.gateway.ssh.container import PIECE_BYTES, Execution, NotRunError, Program
+from gpuruntime.gateway.ssh.container import (
+    PIECE_BYTES,
+    ContainerError,
+    Execution,
+    NotRunError,
+    Program,
+)
+from gpuruntime.kube.pod_exec import fault_of
 from gpuruntime.models.kubernetes.exec_streams import Output
 
 
@@ -26,6 +33,8 @@ class LocalContainer:
 
     @asynccontextmanager
     async def execute(self, program: Program) -> AsyncIterator[Execution]:
+        if fault := fault_of(program.arguments):
+            raise ContainerError(fault)
         self.executed.append(program)
         begin = _on_a_terminal if program.has_terminal else _over_pipes
         try:
