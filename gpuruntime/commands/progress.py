@@ -83,7 +83,9 @@ class Progress:
         is_ready = view.phase == UnitPhase.READY
         staying = f"it has to stay so for {self.stable_seconds:g} s" if self.stable_seconds else ""
         judgement = Judgement(reason=view.reason, message=view.message)
-        self._at(staying if is_ready else str(judgement))
+        # Right after a wake the status still says that the unit is suspended.
+        is_old = view.phase == UnitPhase.SUSPENDED and not view.suspended
+        self._at(staying if is_ready else "" if is_old else str(judgement))
 
     def state(self, view: PoolView | StorageView | InvocationView) -> None:
         if isinstance(view, InvocationView):

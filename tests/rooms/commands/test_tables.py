@@ -264,3 +264,11 @@ def test_a_wait_says_that_a_ready_unit_has_to_stay_so() -> None:
     for _ in range(2):
         progress.unit(UNIT)
     assert err.getvalue() == "demo: it has to stay so for 5 s\n"
+
+
+def test_a_wait_leaves_out_the_suspended_state_of_a_resumed_unit() -> None:
+    err = io.StringIO()
+    progress = Progress(Terminal(out=io.StringIO(), err=err), "demo")
+    for reason, phase in (("ScaledToZero", "Suspended"), ("PodUnschedulable", "Progressing")):
+        progress.unit(attrs.evolve(UNIT, reason=reason, phase=phase, message="words"))
+    assert err.getvalue() == "demo: PodUnschedulable: words\n"
