@@ -366,7 +366,7 @@ async def test_a_terminal_passes_keys_and_sizes_on_and_is_restored(site: Site) -
         assert window.is_raw
         window.resize(50, 120)
         window.press(b"until stty size | grep '50 120'; do sleep 0.01; done\r")
-        await window.shows(b"\n50 120")
+        await window.shows(b"50 120\r\n")
         window.press(b"sleep 60 || echo was-interrupted\r")
         await asyncio.sleep(0.1)
         window.press(b"\x03")
