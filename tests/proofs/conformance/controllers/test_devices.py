@@ -27,7 +27,6 @@ from tests.proofs.conformance.objects import (
     pod,
 )
 
-pytest.importorskip("cel_expr_python", reason="the extra `local` brings selectors")
 pytestmark = pytest.mark.usefixtures("controllers")
 
 FINALIZER = "resource.kubernetes.io/delete-protection"

@@ -20,8 +20,6 @@ from tests.proofs.conformance.objects import (
     pod,
 )
 
-pytest.importorskip("cel_expr_python", reason="the extra `local` brings selectors")
-
 REQUEST = "spec.devices.requests[0]"
 SELECTOR = f"{REQUEST}.exactly.selectors[0].cel.expression"
 REQUIRED, INVALID = "FieldValueRequired", "FieldValueInvalid"

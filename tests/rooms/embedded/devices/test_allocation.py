@@ -25,7 +25,6 @@ from gpuruntime.models.kubernetes.metadata import Key
 from tests.rooms.embedded.world import NODE, World, running_cluster
 
 pytestmark = pytest.mark.looptime
-pytest.importorskip("cel_expr_python", reason="the extra `local` brings selectors")
 
 DRIVER = "gpu.test"
 DEVICES = DeviceOptions(count=2, class_name="gpu", driver=DRIVER, product="TEST")

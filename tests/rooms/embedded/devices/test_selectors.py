@@ -33,11 +33,6 @@ DEVICE = codec.decode(
 )
 
 
-@pytest.fixture(autouse=True)
-def library() -> None:
-    pytest.importorskip("cel_expr_python", reason="the extra `local` brings selectors")
-
-
 def found(expression: str) -> bool:
     return compiled_selector(expression).matches("gpu.test", DEVICE)
 
