@@ -271,6 +271,53 @@ async def test_a_web_socket_counts_until_its_caller_has_taken_the_last_bytes() -
         transport.abort()
 
 
+async def test_a_units_messages_and_the_answers_to_its_pings_are_no_activity() -> None:
+    async def speak(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(autoping=False)
+        await socket.prepare(request)
+        await socket.ping(b"are you there")
+        async for message in socket:
+            await socket.send_str(message.type.name)
+        return socket
+
+    async with (
+        upstream(speak) as port,
+        gateway(port) as caller,
+        caller.web_socket(headers=BEARER) as socket,
+    ):
+        (opened,) = caller.world.connections.activity().values()
+        assert await socket.receive_str() == "PONG"
+        assert caller.world.connections.activity() == {DEMO.metadata.uid: opened}
+        await socket.send_str("hello")
+        assert await socket.receive_str() == "TEXT"
+        ((last, _),) = caller.world.connections.activity().values()
+        assert last > opened[0]
+
+
+async def test_an_answer_that_goes_on_is_no_activity() -> None:
+    more = asyncio.Event()
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first")
+        await more.wait()
+        await response.write(b"second")
+        return response
+
+    async with (
+        upstream(serve) as port,
+        gateway(port) as caller,
+        caller.request("GET", "/", headers=BEARER) as answer,
+    ):
+        (opened,) = caller.world.connections.activity().values()
+        assert await answer.content.readexactly(5) == b"first"
+        more.set()
+        assert await answer.read() == b"second"
+        ((last, _),) = caller.world.connections.activity().values()
+        assert last == opened[0]
+
+
 def masked(opcode: int, payload: bytes) -> bytes:
     return bytes((0x80 | opcode, 0x80 | len(payload))) + b"mask" + payload
 

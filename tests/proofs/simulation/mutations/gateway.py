@@ -174,6 +174,27 @@ GATEWAY: Final = (
         f"{TESTS}splice.py",
     ),
     Mutation(
+        "answers to a unit's pings count as activity",
+        f"{ROOM}.splice",
+        "if not are_control_frames(data):",
+        "if data:",
+        f"{TESTS}splice.py",
+    ),
+    Mutation(
+        "a unit's messages count as activity",
+        f"{ROOM}.splice",
+        "splice.to_caller += len(data)\n",
+        "splice.to_caller += len(data)\n        splice.connection.touch()\n",
+        f"{TESTS}splice.py",
+    ),
+    Mutation(
+        "a unit's answer counts as activity",
+        f"{ROOM}.exchange",
+        "taken=self._take, moved=self._timeouts.moved",
+        "taken=self._take, moved=self._received",
+        f"{TESTS}splice.py",
+    ),
+    Mutation(
         "a suspended unit is resumed against its will",
         f"{ROOM}.wake",
         "        demand_reachable(visitor.unit)\n"
