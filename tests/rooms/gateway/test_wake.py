@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from typing import Any, Final
 
 import attrs
@@ -161,19 +161,19 @@ async def test_no_body_is_taken_while_the_unit_wakes() -> None:
     api = Api()
     async with sleeping(api) as caller:
         reader, writer = await asyncio.open_connection("127.0.0.1", caller.port)
-        writer.write(
-            f"PUT / HTTP/1.1\r\nHost: {host_of()}\r\nContent-Length: 4\r\n"
-            "Expect: 100-continue\r\nConnection: close\r\n"
-            f"Authorization: {BEARER['Authorization']}\r\n\r\n".encode()
-        )
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await reader.readexactly(1)
-        caller.world.put(AWAKE)
-        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        writer.write(b"body")
-        assert (await reader.read()).endswith(b"body")
-        writer.close()
+        with closing(writer):
+            writer.write(
+                f"PUT / HTTP/1.1\r\nHost: {host_of()}\r\nContent-Length: 4\r\n"
+                "Expect: 100-continue\r\nConnection: close\r\n"
+                f"Authorization: {BEARER['Authorization']}\r\n\r\n".encode()
+            )
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await reader.readexactly(1)
+            caller.world.put(AWAKE)
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"body")
+            assert (await reader.read()).endswith(b"body")
 
 
 @pytest.mark.parametrize(
