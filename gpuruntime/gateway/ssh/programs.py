@@ -22,9 +22,11 @@ SIGNALS: Final = frozenset(
 
 # Variables come before `--`; a session begins at its home, as at any SSH server.
 _BEGINNING: Final = 'while [ "$1" != -- ]; do export "$1"; shift; done; shift; cd 2>/dev/null; '
-_SHELL: Final = "exec $(command -v bash || echo sh)"
-_LOGIN: Final = f"{_BEGINNING}{_SHELL} -l"
-_COMMAND: Final = f'{_BEGINNING}{_SHELL} -c "$1"'
+_SHELL: Final = "$(command -v bash || echo sh)"
+_LOGIN: Final = f"{_BEGINNING}exec {_SHELL} -l"
+# containerd ends the input of a program that closes its output, as `cat >file` does. The first
+# shell keeps it open, and no program that outlives the command does.
+_COMMAND: Final = f'{_BEGINNING}{_SHELL} -c "$1"; exit $?'
 
 # Processes that left the session's group are found as well: they have inherited the variable.
 _KILL: Final = """\

@@ -33,9 +33,11 @@ _SEEK: Final = (
 )
 READ: Final = 'exec cat <"$1"'
 READ_FROM: Final = f'exec <"$1" || exit; {_SKIP}'
-WRITE: Final = 'exec cat 1<>"$1"'
-WRITE_AT: Final = f'exec 1<>"$1" || exit; {_SEEK}'
-APPEND: Final = 'exec cat >>"$1"'
+# containerd ends the input of a program that closes its output, so a second number keeps it open.
+_KEEP: Final = "exec 3>&1; "
+WRITE: Final = f'{_KEEP}exec cat 1<>"$1"'
+WRITE_AT: Final = f'{_KEEP}exec 1<>"$1" || exit; {_SEEK}'
+APPEND: Final = f'{_KEEP}exec cat >>"$1"'
 
 
 class ShellFile:

@@ -131,9 +131,17 @@ class LocalExecution:
         if self._terminal is not None:
             return [_pump_terminal(self._terminal, self._pieces)]
         return [
-            _pump(self._process.stdout, self._pieces, is_error=False),
-            _pump(self._process.stderr, self._pieces, is_error=True),
+            self._pump_to_its_end(self._process.stdout, is_error=False),
+            self._pump_to_its_end(self._process.stderr, is_error=True),
         ]
+
+    async def _pump_to_its_end(
+        self, stream: asyncio.StreamReader | None, *, is_error: bool
+    ) -> None:
+        """End the input with the output or the errors, as containerd does."""
+        await _pump(stream, self._pieces, is_error=is_error)
+        if self._process.stdin is not None:
+            self._process.stdin.transport.abort()
 
     async def write(self, data: bytes) -> None:
         if self._terminal is not None:

@@ -51,6 +51,12 @@ async def test_bytes_come_back_as_they_were(tmp_path: Path) -> None:
         assert ended.stdout == CONTENT
 
 
+async def test_a_command_that_writes_a_file_has_all_of_its_input(tmp_path: Path) -> None:
+    async with ssh_world(tmp_path) as world, await world.login() as connection:
+        await connection.run("exec cat >there", input=CONTENT, encoding=None)
+    assert (tmp_path / "there").read_bytes() == CONTENT
+
+
 async def test_a_shell_reads_a_script_from_its_input(tmp_path: Path) -> None:
     async with ssh_world(tmp_path) as world, await world.login() as connection:
         ended = await connection.run(input="echo one\nexit 3\n")
