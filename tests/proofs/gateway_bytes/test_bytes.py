@@ -15,6 +15,9 @@ from tests.proofs.gateway_bytes.callers import Caller, calling, frame, on_web_so
 from tests.proofs.gateway_bytes.pieces import MIB, digest_of, pieces
 from tests.proofs.gateway_bytes.reach import NAME, Reach, reach
 
+# They need no control plane, but few other tests beside them: they measure memory.
+pytestmark = pytest.mark.cluster
+
 KIB: Final = 1024
 # `nox -s long-gateway` asks for 2 GiB and 5,000 WebSockets.
 TRANSFERRED_MIB: Final = int(os.environ.get("GPURUNTIME_GATEWAY_MIB", "64"))

@@ -92,10 +92,11 @@ async def test_no_more_publishes_are_in_flight_than_allowed(shared: Broker) -> N
                 tasks.create_task(jetstream.publish("slow", b"", message_id=str(number)))
                 for number in range(9)
             ]
-            while not all(publish.done() for publish in publishes):
+            for _ in publishes:
                 await eventually(lambda: waiting)
                 await made.publish(waiting.pop(0), b'{"stream":"s","seq":1}')
                 await asyncio.sleep(0.01)
+            await asyncio.wait(publishes)
         assert len(seen) == 9
         assert max(seen) <= 3
 
