@@ -2,14 +2,19 @@
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from random import Random
 
 import pytest
 
 from gpuruntime.concurrency.clock import loop_time
-from gpuruntime.gateway.freshness import PROBE_SECONDS, Freshness
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
+from gpuruntime.gateway.freshness import PROBE_SECONDS, WINDOW_SECONDS, Freshness
+from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.transport import Request, Response, Socket, StreamResponse
+from gpuruntime.models.kinds.units import GPU_UNITS
+from tests.rooms.operations.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
 
@@ -62,3 +67,19 @@ async def test_the_age_is_that_of_the_older_answer() -> None:
         run.cancel()
     assert {request.method for request in server.requests} == {"GET"}
     assert {dict(request.query).get("limit") for request in server.requests} == {"1"}
+
+
+async def test_a_quiet_watch_shows_each_half_minute_that_it_lives() -> None:
+    units = Informer(
+        Client(InProcessTransport(Cluster().server)),
+        GPU_UNITS,
+        rng=Random(5),
+        window_seconds=WINDOW_SECONDS,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(units.run())
+        await units.synced.wait()
+        for _ in range(300):
+            await asyncio.sleep(1)
+            assert units.silent_seconds <= 30
+        run.cancel()

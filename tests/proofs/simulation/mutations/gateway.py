@@ -55,6 +55,13 @@ GATEWAY: Final = (
         f"{TESTS}connections.py",
     ),
     Mutation(
+        "the gateway watches units in long windows",
+        f"{ROOM}.freshness",
+        "WINDOW_SECONDS: Final = (20, 25)",
+        "WINDOW_SECONDS: Final = (200, 250)",
+        f"{TESTS}freshness.py",
+    ),
+    Mutation(
         "a session's token is accepted as a ticket",
         f"{ROOM}.presentation",
         "return Presented(kind=TokenType.SESSION, token=session)",
