@@ -65,7 +65,7 @@ FOREIGN: Final = {
     ),
     # Programs of images, and of callers of a gateway.
     *("bash", "cat", "chmod", "git", "mv", "rm", "scp", "ssh", "tar", "wc"),
-    *("gpuruntime-demo", "~/.ssh/config"),
+    *("cat >file", "sh -c 'cat >file; exit $?'", "gpuruntime-demo", "~/.ssh/config"),
     *("HS256", "kid", "gen", "command=", "openssl rand -base64 32"),
     *("-D", "-L", "-O", "-R", "COLORTERM", "LANG", "pip install gpuruntime[ssh]"),
     *("dd", "find", "grep", "readlink", "sftp-server", "ssh-keygen", "stat", "tr"),
