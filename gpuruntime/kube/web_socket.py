@@ -19,16 +19,14 @@ CLOSING_SECONDS = 5.0  # for what was sent and not yet received
 class WebSocket(aiohttp.ClientWebSocketResponse):
     """aiohttp's WebSocket, with access to its connection."""
 
-    def abort(self) -> None:
-        """End the connection at once: an orderly end of TLS could outlive the loop."""
-        if self.transport is not None:
-            self.transport.abort()
-        self._response.close()
-
     @property
     def transport(self) -> asyncio.Transport | None:
         connection = self._response.connection
         return None if connection is None else connection.transport
+
+    def release(self) -> None:
+        """Close the connection for the session, too, unless that has happened."""
+        self._response.close()
 
     @property
     def is_congested(self) -> bool:
@@ -117,15 +115,24 @@ class HttpSocket:
 
 @asynccontextmanager
 async def closing(web_socket: WebSocket) -> AsyncIterator[None]:
-    """Close in order after a block that ended well, and at once after any other."""
+    """Close in order after a block that ended well, and at once after any other.
+
+    The connection is aborted then: an orderly end of TLS could outlive the loop. The WebSocket may
+    have let go of it before.
+    """
+    transport = web_socket.transport
     try:
         yield
+        if transport is not None:
+            transport.resume_reading()  # the peer's own end comes behind what was not received
         # In all, as aiohttp waits that long after each message that comes instead of an answer.
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await web_socket.close()
     finally:
-        web_socket.abort()
+        if transport is not None:
+            transport.abort()
+        web_socket.release()
 
 
 def _broken(why: object) -> UnreachableError:

@@ -107,6 +107,7 @@ class CallerSocket:
     async def close(self, close: Close) -> None:
         """Close, and cut the connection if the caller does not take the end in time."""
         words = close.words.encode()[:_LONGEST_REASON].decode(errors="ignore").encode()
+        self._transport.resume_reading()  # the caller's own end comes behind what was not received
         try:
             async with asyncio.timeout(close.patience_seconds):
                 await self.response.close(code=close.code, message=words)

@@ -379,6 +379,17 @@ async def test_an_orderly_end_waits_for_no_server(tmp_path: Path) -> None:
     assert asyncio.get_running_loop().time() - left_at < CLOSING_SECONDS + 1
 
 
+async def test_an_orderly_end_reads_on_where_messages_were_left(tmp_path: Path) -> None:
+    async def greet(web_socket: web.WebSocketResponse) -> None:
+        await web_socket.send_bytes(b"a")
+        await listening(web_socket)
+
+    async with talking(tmp_path, greet) as socket:
+        assert await socket.receive() == b"a"
+        left_at = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - left_at < CLOSING_SECONDS / 2
+
+
 async def test_a_cancelled_block_closes_the_connection_at_once(tmp_path: Path) -> None:
     opened, closed = asyncio.Event(), asyncio.Event()
     kept: list[object] = []  # garbage collection would close it as well
