@@ -57,12 +57,15 @@ class ShellFile:
         """
         if self._is_known_end(offset):
             return b""
-        stream = self._stream
-        if stream is None or stream.is_input or offset != stream.offset:
-            await self.finish()
-            stream = await self._begin(offset, is_input=False)
         wanted = min(size, LARGEST_READ)
-        data = await stream.read(wanted)
+        try:
+            data = await self._read(offset, wanted)
+        except ContainerError:
+            # A runtime may lose the end of an output, so what is missing is read once more.
+            try:
+                data = await self._read(offset, wanted)
+            except ContainerError as error:
+                raise FileError(Fault.OTHER, str(error)) from error
         if len(data) < wanted:
             self._end = (offset + len(data), loop_time() + END_SECONDS)
             await self.finish()
@@ -91,6 +94,18 @@ class ShellFile:
 
     def _is_known_end(self, offset: int) -> bool:
         return self._end is not None and offset >= self._end[0] and loop_time() < self._end[1]
+
+    async def _read(self, offset: int, size: int) -> bytes:
+        """Read from the stream that is there, or from a new one. Raise ContainerError."""
+        stream = self._stream
+        if stream is None or stream.is_input or offset != stream.offset:
+            await self.finish()
+            stream = await self._begin(offset, is_input=False)
+        try:
+            return await stream.read(size)
+        except ContainerError:
+            await self.finish()
+            raise
 
     async def _begin(self, offset: int, *, is_input: bool) -> "_Stream":
         if is_input and self._appends:
@@ -132,14 +147,12 @@ class _Stream:
         return stream
 
     async def read(self, size: int) -> bytes:
-        try:
-            while len(self._rest) < size:
-                each = await anext(self._output, None)
-                if each is None:
-                    break
-                self._take(each)
-        except ContainerError as error:
-            raise FileError(Fault.OTHER, str(error)) from error
+        """Return fewer bytes only at the end. Raise ContainerError if the output is cut off."""
+        while len(self._rest) < size:
+            each = await anext(self._output, None)
+            if each is None:
+                break
+            self._take(each)
         if self._execution.exit_code:
             raise error_of(self._execution.exit_code, self._words)
         data = bytes(self._rest[:size])

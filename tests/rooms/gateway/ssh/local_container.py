@@ -23,13 +23,24 @@ from gpuruntime.models.kubernetes.exec_streams import Output
 
 
 class LocalContainer:
-    """`paths` are where its programs are; `executed` has every program that was asked for."""
+    """`paths` are where its programs are; `executed` has every program that was asked for.
 
-    def __init__(self, home: Path, *, paths: str = os.environ["PATH"], umask: int = 0o022) -> None:
+    The first `cut_off` programs lose what they print behind their first piece.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        paths: str = os.environ["PATH"],
+        umask: int = 0o022,
+        cut_off: int = 0,
+    ) -> None:
         self.home = home
         self.executed: list[Program] = []
         self._environment = {"HOME": str(home), "PATH": paths}
         self._umask = umask
+        self._cut_off = cut_off
 
     @asynccontextmanager
     async def execute(self, program: Program) -> AsyncIterator[Execution]:
@@ -42,6 +53,7 @@ class LocalContainer:
         except OSError as error:
             yield _Refused(f"{program.arguments[0]}: {error.strerror}")
             return
+        execution.is_cut_off = len(self.executed) <= self._cut_off
         pumps = [asyncio.create_task(pump) for pump in execution.pumps()]
         try:
             yield execution
@@ -122,6 +134,7 @@ async def _on_a_terminal(
 class LocalExecution:
     def __init__(self, process: asyncio.subprocess.Process, terminal: int | None) -> None:
         self.exit_code: int | None = None
+        self.is_cut_off = False
         self._process = process
         self._terminal = terminal
         self._pieces: asyncio.Queue[Output | None] = asyncio.Queue(4)
@@ -169,6 +182,8 @@ class LocalExecution:
                 self._open -= 1
             else:
                 yield each
+            if self.is_cut_off:
+                raise ContainerError("it was cut off before it told an exit code")
         code = await self._process.wait()
         self.exit_code = code if code >= 0 else 128 - code
 

@@ -37,6 +37,20 @@ async def test_a_piece_is_short_only_at_the_end(tmp_path: Path) -> None:
     await file.finish()
 
 
+async def test_a_read_that_is_cut_off_is_repeated_once_for_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(CONTENT)
+    container = LocalContainer(tmp_path, cut_off=1)
+    file = ShellFile(container, b"a")
+    assert await read_all(file, 20_000) == CONTENT
+    assert len(container.executed) == 2
+    container = LocalContainer(tmp_path, cut_off=2)
+    file = ShellFile(container, b"a")
+    with pytest.raises(FileError, match="cut off"):
+        await read_all(file, LARGEST_READ)
+    assert len(container.executed) == 2
+    await file.finish()
+
+
 async def test_jumps_read_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(CONTENT)
     container = LocalContainer(tmp_path)
