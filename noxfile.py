@@ -74,7 +74,7 @@ def node(session: nox.Session) -> None:
     if os.geteuid() != 0:
         session.error("a real node needs root: run `nox -s node` as root")
     install(session, "tests", "local", "postgres", "ssh")
-    for proof in ("real_cluster", "real_node", "real_file_server"):
+    for proof in ("real_cluster", "real_node", "real_file_server", "openssh"):
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     session.run("python", "-m", "tests.rooms.serverless.binaries")
     session.run("python", "-m", "tests.proofs.real_node.images.preloaded")

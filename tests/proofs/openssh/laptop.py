@@ -23,7 +23,9 @@ class Ended:
 class Laptop:
     """The gateway's host key is known from the ticket; the programs trust no other."""
 
-    def __init__(self, folder: Path, view: TicketView, server: str) -> None:
+    def __init__(
+        self, folder: Path, view: TicketView, server: str, *, token_file: str = ""
+    ) -> None:
         assert view.ssh is not None
         self.folder = folder
         self._config = folder / "ssh_config"
@@ -37,7 +39,8 @@ class Laptop:
             "GlobalKnownHostsFile /dev/null\nStrictHostKeyChecking yes\nLogLevel ERROR\n"
             "IdentityAgent none\nControlPath none\n"
         )
-        carrying = f"{sys.executable} -m gpuruntime units ssh --stdio demo --server {server}"
+        carrying = f"{sys.executable} -m gpuruntime units ssh --stdio {view.unit.name}"
+        carrying += f" --server {server}" + (f" --token-file {token_file}" if token_file else "")
         self._config.write_text(
             f"Host unit\nHostName 127.0.0.1\nPort {view.ssh.port}\n{common}"
             "PubkeyAuthentication no\nNumberOfPasswordPrompts 1\n"
@@ -91,6 +94,8 @@ class Laptop:
     async def scp(self, *arguments: str) -> Ended:
         return await self.run("scp", "-F", str(self._config), *arguments)
 
-    async def sftp(self, *commands: str) -> Ended:
+    async def sftp(self, *commands: str, host: str = "keyed") -> Ended:
         given = "".join(f"{each}\n" for each in commands).encode()
-        return await self.run("sftp", "-F", str(self._config), "-b", "-", "keyed", given=given)
+        # Batches ask for no password, unless they are told to.
+        flags = ("-o", "BatchMode no", "-b", "-")
+        return await self.run("sftp", "-F", str(self._config), *flags, host, given=given)

@@ -258,16 +258,19 @@ class Installation:
         Installations share cluster-wide objects, except those that name accounts of one
         installation.
         """
-        for document in installed_documents():
-            text = json.dumps(document).replace('"runtime-', f'"{self.name}-')
-            renamed = json.loads(text.replace(":runtime-", f":{self.name}-"))
-            if renamed["kind"].startswith(OF_ACCOUNTS):
-                renamed["metadata"]["name"] += f"-{self.name}"
-            if renamed["kind"] == "ClusterRoleBinding":
-                renamed["roleRef"]["name"] += f"-{self.name}"
-            if renamed["kind"] == "ValidatingAdmissionPolicyBinding":
-                renamed["spec"]["policyName"] += f"-{self.name}"
-            yield renamed
+        yield from map(self.renamed, installed_documents())
+
+    def renamed(self, document: Any) -> Any:
+        """Return a document of the manifests as this installation has it."""
+        text = json.dumps(document).replace('"runtime-', f'"{self.name}-')
+        renamed = json.loads(text.replace(":runtime-", f":{self.name}-"))
+        if renamed["kind"].startswith(OF_ACCOUNTS):
+            renamed["metadata"]["name"] += f"-{self.name}"
+        if renamed["kind"] == "ClusterRoleBinding":
+            renamed["roleRef"]["name"] += f"-{self.name}"
+        if renamed["kind"] == "ValidatingAdmissionPolicyBinding":
+            renamed["spec"]["policyName"] += f"-{self.name}"
+        return renamed
 
 
 class Caller:
@@ -325,9 +328,11 @@ def installed_documents() -> tuple[Any, ...]:
     )
 
 
-def request(method: str, url: str, body: object = None) -> Answer:
+def request(method: str, url: str, body: object = None, *, token: str = "") -> Answer:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     asked = urllib.request.Request(url, data, headers, method=method)
     try:
         with urllib.request.urlopen(asked, timeout=60) as answer:

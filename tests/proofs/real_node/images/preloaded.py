@@ -66,6 +66,7 @@ def _make(folder: Path, programs: Path, recipe: containerfile.Recipe) -> None:
         "files": root_folders.files,
         "busybox": root_folders.busybox,
         "python": root_folders.python,
+        "tools": root_folders.tools,
         "file-server": lambda root: root_folders.file_server(root, file_server.find()),
         "product": lambda root: root_folders.product(root, PROJECT, recipe),
     }

@@ -53,7 +53,7 @@ def files(root: Path) -> None:
 def busybox(root: Path) -> None:
     program = root / "bin/busybox"
     program.parent.mkdir(parents=True)
-    shutil.copy(_static_busybox(), program)
+    shutil.copy(_packaged("busybox-static", "bin/busybox"), program)
     for name in _run([str(program), "--list"]).split():
         if name != "busybox":
             (program.parent / name).symlink_to("busybox")
@@ -75,6 +75,21 @@ def python(root: Path) -> None:
     (library / "site-packages").mkdir()
     compile_all(library)
     _add_libraries(root, [prefix / "bin" / version, *library.rglob("*.so")])
+
+
+def tools(root: Path) -> None:
+    """Add git, and OpenSSH's server of SFTP at the path that Debian gives it."""
+    git = shutil.which("git")
+    if git is None:
+        raise RootError("git is not found: install it")
+    server = root / "usr/lib/openssh/sftp-server"
+    server.parent.mkdir(parents=True)
+    shutil.copy(_packaged("openssh-sftp-server", "usr/lib/openssh/sftp-server"), server)
+    (root / "usr/bin").mkdir()
+    shutil.copy(git, root / "usr/bin/git")
+    for name in ("git-upload-pack", "git-receive-pack"):
+        (root / "usr/bin" / name).symlink_to("git")
+    _add_libraries(root, [Path(git), server])
 
 
 def file_server(root: Path, program: Path) -> None:
@@ -109,14 +124,17 @@ def compile_all(folder: Path) -> None:
     _run([sys.executable, "-m", "compileall", "-q", *mode, *strip, str(folder)])
 
 
-def _static_busybox() -> Path:
-    def fill(work: Path, output: Path) -> None:
-        _run(["apt-get", "download", "-qq", "busybox-static"], work)
-        [package] = work.glob("busybox-static_*.deb")
-        _run(["dpkg-deb", "-x", str(package), str(work / "unpacked")])
-        shutil.copy(work / "unpacked/bin/busybox", output)
+def _packaged(package: str, path: str) -> Path:
+    """Return a program of a package of the distribution, which need not be installed."""
+    name = Path(path).name
 
-    return binaries.made_once(binaries.cache("node") / "busybox", fill) / "busybox"
+    def fill(work: Path, output: Path) -> None:
+        _run(["apt-get", "download", "-qq", package], work)
+        [found] = work.glob(f"{package}_*.deb")
+        _run(["dpkg-deb", "-x", str(found), str(work / "unpacked")])
+        shutil.copy(work / "unpacked" / path, output)
+
+    return binaries.made_once(binaries.cache("node") / name, fill) / name
 
 
 def _add_libraries(root: Path, programs: Iterable[Path]) -> None:
