@@ -15,8 +15,8 @@ from gpuruntime.relay.headers import fault_of
 # Headers that aiohttp would add on its own; only the caller's are sent.
 AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 # Bytes that wait for a slow caller: received from the server, and written to the caller.
-RECEIVED_BYTES: Final = 128 * 1024
-PIECE_BYTES: Final = 64 * 1024
+RECEIVED_BYTES: Final = 64 * 1024
+PIECE_BYTES: Final = 32 * 1024
 # Closes at once: unsent bytes are dropped, and the peer gets a reset.
 _RESET: Final = struct.pack("ii", 1, 0)
 
