@@ -8,6 +8,7 @@ from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from tests.proofs.simulation.checks.cluster_observer import ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations
 from tests.proofs.simulation.checks.stale_status import stale_statuses, statuses_of
@@ -93,12 +94,22 @@ class ConvergenceCheck:
             self._invocations.check_end(set(self._observer.functions()))
         for key, pool in self._observer.pools.items():
             self._check_pool(key, pool)
+        held = self._observer.continuous_audit.held(DEPLOYMENTS.kind)
+        changed = {
+            owner.uid
+            for each in held
+            if each.metadata.generation > 1 and (owner := each.metadata.controller_owner)
+        }
         for key, unit in (*self._observer.units.items(), *self._observer.stock.items()):
-            self._check_timeline(key, unit)
+            is_unchanged = unit.metadata.generation == 1 and unit.metadata.uid not in changed
+            self._check_timeline(key, unit, is_unchanged)
 
-    def _check_timeline(self, key: Key, unit: GPUUnit) -> None:
-        """A unit that was changed may have lost its first Pod before any manager saw that Pod."""
-        moments, is_unchanged = unit.status.timeline, unit.metadata.generation == 1
+    def _check_timeline(self, key: Key, unit: GPUUnit, is_unchanged: bool) -> None:
+        """Check that a unit which was ready has all moments of its start.
+
+        If it or its Deployment was changed, its first Pod may be gone that no manager saw.
+        """
+        moments = unit.status.timeline
         is_complete = moments.scheduledAt and moments.startedAt
         if is_unchanged and moments.readyAt and not is_complete:
             self._breach(f"unit {key} was ready, and its timeline has a gap: {moments}")

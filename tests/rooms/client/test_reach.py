@@ -63,7 +63,8 @@ async def test_a_program_has_its_streams_and_its_exit_code(here: Here) -> None:
 
 async def test_a_program_on_a_terminal_has_its_size_and_every_later_one(here: Here) -> None:
     size = TerminalSize(columns=91, rows=37)
-    script = "stty size; read line; stty size"
+    # The size arrives once the shell runs.
+    script = "until stty size | grep -v '^0 0'; do sleep 0.05; done; read line; stty size"
     async with here.client.exec("demo", ["sh", "-c", script], terminal=size) as process:
         output = process.output()
         assert b"37 91" in (await anext(output)).data
